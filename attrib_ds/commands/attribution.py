@@ -78,11 +78,10 @@ def _sample_tables() -> at.Project:
     return at.open_tables(engine, **tables)
 
 
-def attribute(options: argparse.Namespace) -> None:
+def attribute(options: argparse.Namespace) -> int:
     """Attribute the conversions in users' files and print the credits, or how the files are read."""
     if options.explain:
-        _explain(options)
-        return
+        return _explain(options)
     with _in_words_of_the_command() as caught:
         read, credits, rejected = _attributed(options)
     counts = ", ".join(display.counted(count, kind) for kind, count in read.counts.items())
@@ -109,6 +108,7 @@ def attribute(options: argparse.Namespace) -> None:
     _print_credited(credits, confidence=options.confidence)
     if written:
         show(written)
+    return 0
 
 
 @contextmanager
@@ -122,8 +122,8 @@ def _in_words_of_the_command() -> Iterator[list[warnings.WarningMessage]]:
         raise errors.InvalidRequest(as_options(error.message)) from error
 
 
-def _explain(options: argparse.Namespace) -> None:
-    """Print how the files are read."""
+def _explain(options: argparse.Namespace) -> int:
+    """Print how the files are read, and return 1 if something is not clear."""
     if options.touchpoints is None:
         options.wrong_usage("--explain needs --touchpoints FILE")
     with _in_words_of_the_command() as caught:
@@ -142,6 +142,7 @@ def _explain(options: argparse.Namespace) -> None:
         for row in rows.to_dict("records"):
             show(_explained(row))
         show("")
+    return int((preview["read_as"] == "not clear").any())
 
 
 def _explained(row: Mapping[Any, str]) -> str:
@@ -149,6 +150,8 @@ def _explained(row: Mapping[Any, str]) -> str:
     if row["read_as"] == "not clear":
         return f"  ? {as_options(row['evidence'])}"
     seen = f" ({row['evidence']})" if row["evidence"] else ""
+    if not row["column"]:
+        return f"  ({row['evidence']})"
     if not row["role"]:
         return f"  {row['column']} = not used{seen}\n      {row['before']}"
     became = "" if row["before"] == row["after"] else f" -> {row['after']}"

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.home is not None:
         os.environ["ATTRIB_DS_HOME"] = str(options.home)
     try:
-        options.run(options)
+        code = options.run(options) or 0
         # What is still to be written may meet a closed pipe too.
         sys.stdout.flush()
     except BrokenPipeError:
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         show_error("interrupted")
         return 1
-    return 0
+    return code
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -196,7 +196,8 @@ def _add_credits(actions: Actions) -> None:
         _argument("--lookback", default="30D", help="lookback window (default 30D)"),
         _argument("--confidence", type=float, metavar="LEVEL", help="add intervals, such as 0.95"),
         _path("--out", "write a report, the credits and the reading there too", metavar="DIR"),
-        _argument("--explain", action="store_true", help="show how the files are read, and credit nothing"),
+        _argument("--explain", action="store_true", help="show how the files are read, and credit nothing; "
+                  "the exit code is 1 if something is not clear"),
         _path("--reading", "reading.json of an earlier report: read files of the same kind alike"),
         *(
             _argument(

@@ -189,8 +189,37 @@ def count_rows(
             for said, condition in counted.left_out.items()
         ]
         said = ", ".join([*left, *counted.others])
+        table.counted = {
+            column: ", ".join(
+                word
+                for word, where in zip(left, counted.left_out.values(), strict=True)
+                if sources.quoted(column) in where
+            )
+            for column in counted.columns
+        }
         table.say(f"{display.counted(kept, 'rows')} of {total:,}; {said}")
     return counted
+
+
+def shared_with_refunds(table: own_table.OwnTable, identity: str, value: str | None) -> str:
+    """Return the column of ids that refunds in rows of their own share with their sales."""
+    others = [name for name in table.common("conversion") if name != identity and table.is_filled(name)]
+    kinds = rows.Rows(table.connection, table.source, []).classes("kind")[:1]
+    if not others or not (kinds or value):
+        return identity
+    back = [word for _, of in kinds for word, kind in of.items() if kind in {"refund", "void"}]
+    signs = [f"regexp_matches({table.source.word(value)}, '^\\(?[-−]|-$')"] if value else []
+    words = ", ".join(map(sources.literal, back)) or "NULL"
+    is_back = " OR ".join([*signs, *(f"{table.source.word(column)} IN ({words})" for column, _ in kinds)])
+    shares = {}
+    for name in (identity, *others):
+        word = table.source.word(name)
+        sold = (
+            f"SELECT {word} FROM {table.source.relation} WHERE ({is_back}) IS NOT TRUE AND {word} IS NOT NULL"
+        )
+        shares[name] = table.scalar(f"coalesce(avg(CAST({word} IN ({sold}) AS INT)) FILTER ({is_back}), 0)")
+    best = max(shares, key=lambda name: shares[name])
+    return best if shares[identity] < 1 - _MOSTLY and shares[best] >= _MOSTLY else identity
 
 
 def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool) -> pa.Table:

@@ -183,6 +183,10 @@ def read_tables(
         "tables": tables,
     }
     with_spend = partial(_with_spend, asked.spend, of_spend)
+    idle = [role for role in ("spend", "spend_node") if role in named and asked.spend is None]
+    idle += ["flag"] if "flag" in named and conversions is not None else []
+    if idle:
+        warn(f"the reading names columns for {', '.join(idle)}, which no file has; they are not used")
     connection = duckdb.connect()
     single = own = None
     if conversions is None and asked.conversion_page is None:
@@ -252,13 +256,18 @@ def _read_both(
     formats = reading.formats("conversions")
     if isinstance(conversions, list | tuple):
         conversions = own_checks.together(connection, conversions, encoding=formats.encoding)
-    _check_same(touchpoints, conversions)
+    lists = own_table.is_json(touchpoints)
+    if not lists:
+        _check_same(touchpoints, conversions)
     if conversions is None:
         formats = reading.formats("touchpoints")
     table = single or own_table.OwnTable(
         connection, touchpoints if conversions is None else conversions, "conversions", formats
     )
     tables.append(table)
+    if lists and touch_table.header == table.header:
+        # Other lists of the same file are other rows.
+        _check_same(touchpoints, conversions)
     points, rejected = _read_touchpoints(
         touch_table, table, reading.columns, touchpoints, conversions, reading
     )
@@ -349,6 +358,7 @@ def _read_touchpoints(
     if "node" not in named:
         table.split_pairs()
     of_touchpoints, of_others = _user_columns((table, of_conversions), named)
+    _read_phones((table, of_conversions), (of_touchpoints[0], of_others[0]))
     _check_sheets(touchpoints, conversions, reading.sheet, reading.conversion_sheet)
     if conversions is not None and not {"node", "value", "conversion"} & {*named}:
         own_checks.check_swapped(table, of_conversions)
@@ -500,10 +510,9 @@ _LEAST_SHARE, _MARGIN = 0.2, 0.05
 
 def _meeting(tables: tuple[own_table.OwnTable, own_table.OwnTable], columns: Sequence[str | None]) -> float:
     """Return the share of the people in a column of the conversions who are in one of the touchpoints."""
-    seen, own = (
-        (table.identity(str(column)), table.source.relation)
-        for table, column in zip(tables, columns, strict=True)
-    )
+    pair = [(table, str(column)) for table, column in zip(tables, columns, strict=True)]
+    is_phone = _are_phones(tables, columns)
+    seen, own = ((table.identity(name, is_phone=is_phone), table.source.relation) for table, name in pair)
     people = "(SELECT {} AS person FROM {})".format
     query = (
         f"WITH known AS MATERIALIZED (SELECT DISTINCT person FROM {people(*own)} WHERE person IS NOT NULL "
@@ -512,6 +521,29 @@ def _meeting(tables: tuple[own_table.OwnTable, own_table.OwnTable], columns: Seq
     )
     ((share,),) = tables[0].connection.execute(query).fetchall()
     return float(share)
+
+
+def _are_phones(tables: Sequence[own_table.OwnTable], columns: Sequence[str | None]) -> bool:
+    """Return whether two columns have numbers of telephones, in one of them written as such."""
+    held = [table.profile.get(str(column)) for table, column in zip(tables, columns, strict=True)]
+    return any(each is not None and each.holds("phone") for each in held) and all(
+        each is not None and (each.holds("phone") or each.holds("float")) for each in held
+    )
+
+
+def _read_phones(tables: Sequence[own_table.OwnTable], columns: Sequence[str | None]) -> None:
+    """Let two columns of numbers of telephones have the code of a country in each number."""
+    if not _are_phones(tables, columns):
+        return
+    found = set().union(*(table.phones(str(name)) for table, name in zip(tables, columns, strict=True)))
+    whole = {each.removeprefix("+") for each in found if each[:1] != "0"}
+    at_home = {each.lstrip("0") for each in found if each[:1] != "+"}
+    codes = sorted({each[:size] for each in whole for size in (1, 2, 3)})
+    met = {code: [f"{code}{each}" for each in at_home if f"{code}{each}" in whole] for code in codes}
+    best = max(codes, key=lambda code: len(met[code]), default="")
+    with_code = met.get(best, [])
+    for table, column in zip(tables, columns, strict=True):
+        table.country_codes[str(column)] = (best if with_code else "", {*map(len, with_code)})
 
 
 def people_in_common(tables: Sequence[own_table.OwnTable]) -> str:
@@ -548,9 +580,11 @@ def _people_by_values(tables: tuple[own_table.OwnTable, own_table.OwnTable]) -> 
         and (pairs[0][0] < 1 + _MARGIN or _differ(tables, pairs))
     ):
         either = " or ".join(f"{first!r} with {second!r}" for _, first, second in pairs[:2])
+        ways = " or ".join(
+            f"columns={{'user': {first!r}, 'conversion_user': {second!r}}}" for _, first, second in pairs[:2]
+        )
         raise InvalidRequest(
-            f"touchpoints: the people may be those of {either}; say which with "
-            f"columns={{'user': {pairs[0][1]!r}, 'conversion_user': {pairs[0][2]!r}}}",
+            f"touchpoints: the people may be those of {either}; say which with {ways}",
             field="user",
         )
     return pairs[0][1:] if pairs else None
@@ -660,8 +694,10 @@ def _read_conversions(
         identity = identity or next(iter(own_checks.numbered(table) if has_own_table else ()), None)
         if has_own_table and identity is None and table.format is None:
             identity = table.only_id()
-        table.take_word("conversion", identity)
     value = table.find_value(named, has_own_table=has_own_table)
+    if has_own_table and identity is not None and table.format is None and "conversion" not in named:
+        identity = own_checks.shared_with_refunds(table, identity, value)
+    table.take_word("conversion", identity)
     counted_rows = rows_of.Counted()
     if has_own_table and table.format is None:
         counted_rows = own_checks.count_rows(table, identity, value, statuses or {})
@@ -686,6 +722,8 @@ def _read_conversions(
         table.take_references(identity)
     table.take_currency(table.find_currency(named, value), currency)
     own_checks.check_rounded_ids(table)
+    if has_own_table and not {"date", "conversion_date"} & {*named}:
+        table.say_other_dates()
     table.take_groups()
     events, rejected = table.read(where=where, may_be_empty=True)
     if "value" in events.column_names and {"conversion", "kind"} & {*events.column_names}:

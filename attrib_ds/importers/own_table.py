@@ -76,6 +76,10 @@ _MOSTLY: Final = 0.9
 _MAX_SHOWN: Final = 40
 _MAX_NAMES: Final = 10
 _HEADER_ROWS: Final = 20
+#: Seconds by which an instant and its day are less apart, in any time zone.
+_TWO_DAYS: Final = 172_800
+#: Last digits of a number of a telephone that are dialled at home, and numbers that are compared.
+_LOCAL_DIGITS, _MOST_PHONES = 8, 5_000
 #: Columns of summaries, which have sums by campaign or day.
 _TOTALS: Final = (
     "sessions", "visits", "visitors", "users", "total_users", "active_users", "new_users", "unique_visitors",
@@ -131,8 +135,14 @@ class OwnTable:
         self._instants: dict[str, written_values.Instants] = {}
         self._amounts: dict[str, written_values.Amounts] = {}
         self._people: dict[str, str] = {}
+        #: Code of the country of numbers of telephones without one, and lengths with it, by their column.
+        self.country_codes: dict[str, tuple[str, set[int]]] = {}
         self._levels: dict[str, str] = {}
+        #: By what amounts are divided, by column.
+        self.divided: dict[str, str] = {}
         self.has_currency = False
+        #: What columns tell of rows that count, by column.
+        self.counted: dict[str, str] = {}
         #: Column of refunds that the values are less.
         self.less = ""
         self._workbook = workbook_of(rows)
@@ -322,6 +332,9 @@ class OwnTable:
             ]
         if not strong and len(looser) > 1 and role in {"date", "value"} and not weak:
             self.check_equal(role, looser)
+            first, second = looser[:2]
+            if role == "date" and evidence.weight(role, first) == evidence.weight(role, second):
+                looser.sort(key=lambda name: name == first and self._are_days(self._moment(first)))
         return [*strong, *looser, *weak, *(name for name in named if name not in known)]
 
     def check_equal(self, role: str, columns: Sequence[str]) -> None:
@@ -331,16 +344,23 @@ class OwnTable:
             return
         words = [self.source.word(name) for name in (first, second)]
         if role == "date":
-            # The same instants in two ways of writing.
+            # The same instants in two ways of writing, or without their times of day.
+            apart = " - ".join(f"epoch({self._moment(name)})" for name in (first, second))
+            if self.scalar(f"coalesce(max(abs({apart})) < {_TWO_DAYS}, false)") and any(
+                self._are_days(self._moment(name)) for name in (first, second)
+            ):
+                return
             words = [f"date_trunc('second', {self._moment(name)})" for name in (first, second)]
         else:
             words = [f"coalesce(CAST(TRY_CAST({word} AS DOUBLE) AS VARCHAR), {word})" for word in words]
         is_own = role == "date" and self.argument == "conversions"
         called = "conversion_date" if is_own else role
-        if self.scalar(f"bool_or({' IS DISTINCT FROM '.join(words)})"):
+        # A column may lack what the first one has.
+        if self.scalar(f"bool_or({words[1]} IS NOT NULL AND {' IS DISTINCT FROM '.join(words)})"):
             raise errors.InvalidRequest(
                 f"{self.argument}: {self.name} has two columns that may be the {role}, {first!r} and "
-                f"{second!r}; say which with columns={{{called!r}: {first!r}}}",
+                f"{second!r}; say which with columns={{{called!r}: {first!r}}} or "
+                f"columns={{{called!r}: {second!r}}}",
                 field=role,
             )
 
@@ -352,7 +372,8 @@ class OwnTable:
         if not isinstance(name, str):
             raise errors.InvalidRequest(f"{role}: {name!r} is not allowed; allowed: one column")
         if name not in self.source.columns:
-            advice = "" if called == role else f"; {_how_to_name(called)}"
+            nearest = max(self.source.columns, key=lambda each: _likeness(each, [name]))
+            advice = f"; {_how_to_name(called).replace('COLUMN', repr(nearest))}"
             raise errors.InvalidRequest(
                 f"{role}: {self.name} has no column {name!r}{errors.closest(name, self.source.columns)}; "
                 f"columns: "
@@ -369,7 +390,11 @@ class OwnTable:
         found = [
             sheet
             for sheet, columns in written_files.sheet_columns(self._workbook).items()
-            if not any(of_role.isdisjoint(map(folded, columns)) for of_role in names)
+            if all(
+                not of_role.isdisjoint(map(folded, columns))
+                or any(evidence.weight(role, column) > 0 for role in each.split() for column in columns)
+                for of_role, each in zip(names, roles, strict=True)
+            )
         ]
         if not found:
             return ""
@@ -438,6 +463,10 @@ class OwnTable:
             rest = [each.name for each in free if each.shares["source"] == 0 and _may_be_campaign(each)]
             if len(rest) == 1 and by_name["source"] and not by_name["campaign"]:
                 by_name["campaign"] = rest
+        if not any(by_name.values()):
+            # Such as the answers to how someone heard of a shop.
+            asked = [each for each in columns if evidence.weight("question", each.name) > 0]
+            return [each.name for each in asked if not each.holds("amount")][:1]
         for level in levels[:2] if any(by_name.values()) else ():
             # Such as a medium under a name that is not known.
             by_name[level] = by_name[level] or [each.name for each in columns if each.holds(level)]
@@ -545,8 +574,14 @@ class OwnTable:
         page = page or (next(iter(paths), None) if referrer in addresses else None)
         if page is None and not self.common("part_of_node") and not self._levels_by_content():
             # Addresses with parameters of campaigns tell where visits come from.
-            tagged = [name for name in addresses if self.profile[name].shares["tagged"]]
-            page, referrer = (tagged[0], None) if tagged else (None, None)
+            tagged = [each.name for each in self.profile.values() if each.shares["tagged"]]
+            page = min(tagged, key=lambda name: name not in addresses, default=None)
+            referrer = None if page is None or page in addresses else referrer
+            if page is not None and page not in addresses:
+                # Parameters without an address, as in the logs of servers.
+                word, column = self.source.word(page), sources.quoted(page)
+                query = f"CASE WHEN {word}[1] NOT IN ('/', '?') THEN '/?' ELSE '' END || {word} AS {column}"
+                self.replace_rows(f"SELECT * REPLACE ({query}) FROM {self.source.relation}")
         is_of_visits = page is not None and folded(page) in _OF_VISITS and bool(self.common("part_of_node"))
         return None if page is None or is_of_visits else (page, referrer)
 
@@ -632,7 +667,8 @@ class OwnTable:
         if len(found) > 1:
             raise errors.InvalidRequest(
                 f"{self.argument}: {self.name} has two columns that may be the amount, {found[0]!r} "
-                f"and {found[1]!r}; say which with columns={{'value': {found[0]!r}}}",
+                f"and {found[1]!r}; say which with columns={{'value': {found[0]!r}}} or "
+                f"columns={{'value': {found[1]!r}}}",
                 field="value",
             )
         return next(iter(found), None)
@@ -726,9 +762,20 @@ class OwnTable:
         ]
         return sorted(found, key=lambda each: -evidence.weight("user", each.name))
 
-    def identity(self, column: str) -> str:
+    def identity(self, column: str, *, is_phone: bool = False) -> str:
         """Return SQL by which the people of two tables are compared."""
-        return _without_fraction(f"lower({self.source.word(column)})")
+        word = self.source.word(column)
+        return f"right({_digits(word)}, {_LOCAL_DIGITS})" if is_phone else _without_fraction(f"lower({word})")
+
+    def phones(self, column: str) -> set[str]:
+        """Return different numbers of telephones of a column, with + where they begin with a country."""
+        word = self.source.word(column)
+        rows = self.connection.execute(
+            f"SELECT DISTINCT CASE WHEN {_is_abroad(word)} THEN '+' || ltrim({_digits(word)}, '0') ELSE "
+            f"{_digits(word)} END AS number FROM {self.source.relation} WHERE {word} IS NOT NULL ORDER BY 1 "
+            f"LIMIT {_MOST_PHONES}"
+        ).fetchall()
+        return {number for (number,) in rows}
 
     # -- reading cells
 
@@ -827,6 +874,11 @@ class OwnTable:
         divisor = next((by for words, by in _UNITS if words & {*evidence.words_of(column)}), None)
         if divisor is None:
             return sql
+        digits = f"{column.rpartition('.')[0]}.fractionDigits"
+        if digits in self.source.columns:
+            self.say(f"{column} divided by 10 to the {digits}")
+            return f"({sql}) / power(10, TRY_CAST({self.source.word(digits)} AS INTEGER))"
+        self.divided[column] = f"divided by {divisor:,}"
         self.say(f"{column} divided by {divisor:,}")
         return f"({sql}) / {divisor}"
 
@@ -858,6 +910,13 @@ class OwnTable:
             return self._people[column]
         word = self.source.word(column)
         known = f"lower({word})" if self._ignores_case(column) else word
+        if column in self.country_codes:
+            code, lengths = self.country_codes[column]
+            digits, listed = _digits(word), ", ".join(map(str, lengths)) or "NULL"
+            has_code = (
+                f"{_is_abroad(word)} OR (starts_with({digits}, '{code}') AND length({digits}) IN ({listed}))"
+            )
+            known = f"nullif(CASE WHEN {has_code} THEN '' ELSE '{code}' END || ltrim({digits}, '0'), '')"
         if self.profile[column].holds("float") and self.source.types[column] == "VARCHAR":
             known = _without_fraction(known)
         nobody = ", ".join(map(sources.literal, self._strangers(column)))
@@ -1126,13 +1185,25 @@ class OwnTable:
         at = self._moment(day)
         said = self._instants[day].advice if day in self._instants else "''"
         form = f"coalesce(nullif({said}, ''), {sources.literal(_AS_TEXT)})"
-        self._reject(f"{at} IS NULL", day, "is not an instant", form)
+        self._reject(f"{at} IS NULL", day, "is not a date", form)
         self.columns["date"] = [*columns] if clocks else day
         self._select["date"] = at
         for column in clocks:
             since_midnight, word = self._clock(column), self.source.word(column)
             self._reject(f"{word} IS NOT NULL AND {since_midnight} IS NULL", column, "is not a time of day")
             self._select["date"] = f"{at} + coalesce({since_midnight}, INTERVAL 0 SECOND)"
+
+    def say_other_dates(self) -> None:
+        """Say which of several columns of instants has those of the conversions."""
+        used = self.used()
+        others = [
+            name
+            for name in self.common("date")
+            if name not in used and evidence.weight("date", name) > 0 and self.is_filled(name)
+        ]
+        if self.format is None and others:
+            day = names_of(self.columns["date"])[0]
+            self.say(f"the date is {day}, not {ten(others)}")
 
     def take_days(self) -> None:
         """Select whether each instant is a day without a time, as those of a column of midnights are."""
@@ -1187,14 +1258,24 @@ class OwnTable:
             return "day" if self.source.types[column] == "DATE" else "instant"
         if role in {"value", "refund", "quantity", "spend"}:
             amounts = self._amounts.get(column)
-            if amounts is None or amounts.mark is None:
-                return "number"
-            return f"decimal {'comma' if amounts.mark == ',' else 'point'}: {amounts.proof}"
+            way, proof = "number", None
+            if amounts is not None and amounts.mark is not None:
+                way, proof = f"decimal {'comma' if amounts.mark == ',' else 'point'}", amounts.proof
+            product = " × quantity" if role == "value" and "quantity" in self.columns else ""
+            proofs = [proof, self.divided.get(column), *self._currency_of(role)]
+            return f"{way}{product}: {', '.join(filter(None, proofs))}"
         if role == "currency":
             return f"currency: {ten(self.values(column))}"
         if role == "node" and self._levels_of(column):
             return f"{self._levels_of(column)}: {ten(self.values(column))}"
         return ""
+
+    def _currency_of(self, role: str) -> list[str]:
+        """Return the currency that the signs or the name of a column of amounts tell."""
+        if role not in {"value", "spend"} or "currency" in self.columns or "currency" not in self._select:
+            return []
+        found = self.scalar(f"list(DISTINCT {self._select['currency']})") or []
+        return [f"currency {ten(sorted(filter(None, found)))}"] if any(found) else []
 
     def _levels_of(self, column: str) -> str | None:
         return self._levels.get(column) or level_of(column)
@@ -1215,7 +1296,11 @@ class OwnTable:
         sql = self._select.get(role, word)
         if column in self._amounts and role != "value":
             sql = self._amounts[column].sql
-        read = f"strftime({sql}, '%Y-%m-%d %H:%M:%S')" if role == "date" else f"CAST({sql} AS VARCHAR)"
+        if role == "date" and "is_day" in self._select:
+            # A conversion of a day counts at its end.
+            day = f"{self._select['is_day']} AND {sql} = date_trunc('day', {sql})"
+            sql = f"CASE WHEN {day} THEN {sql} + INTERVAL 86399 SECOND ELSE {sql} END"
+        read = f"strftime({sql}, '%Y-%m-%d %H:%M:%S UTC')" if role == "date" else f"CAST({sql} AS VARCHAR)"
         rows = self.connection.execute(
             f"SELECT left({word}, {_MAX_SHOWN}), left(coalesce({read}, ''), {_MAX_SHOWN}) "
             f"FROM {self.source.relation} WHERE {word} IS NOT NULL "
@@ -1278,6 +1363,16 @@ def level_of(column: str) -> str | None:
     return _LEVELS.get(folded(column))
 
 
+def _digits(word: str) -> str:
+    """Return SQL for the digits of a number of a telephone, whose 0 in brackets is for calls at home."""
+    return rf"regexp_replace({word}, '\(0\)|\D', '', 'g')"
+
+
+def _is_abroad(word: str) -> str:
+    """Return SQL for whether a number of a telephone is written with the code of a country."""
+    return rf"regexp_matches({word}, '^\s*(\+|00)')"
+
+
 def _without_fraction(word: str) -> str:
     """Return SQL for text in which whole numbers have no decimal point, as pandas writes them."""
     return (
@@ -1299,6 +1394,11 @@ def is_same(first: object, second: object) -> bool:
     if isinstance(first, pd.DataFrame) and isinstance(second, pd.DataFrame):
         return first.equals(second)
     return first is second
+
+
+def is_json(rows: object) -> bool:
+    """Return whether rows are the path of JSON, which may have several lists of them."""
+    return isinstance(rows, str | Path) and ".json" in Path(rows).name.casefold()
 
 
 def workbook_of(rows: object) -> Path | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pandas as pd
 
+from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers import own_journeys, own_table
 from attrib_ds.importers.columns import OPTIONS, names_of
@@ -22,14 +26,14 @@ _HELD: Final = {
     "currency": "currencies", "clock": "times of day", "code": "codes", "flag": "0 and 1",
     "amount": "numbers", "medium": "media", "source": "sources",
 }  # fmt: skip
-_AS: Final = {
-    "user": "person", "device": "device", "node": "node", "touch": "id of the touchpoint",
-    "conversion": "id of the conversion", "page": "page", "referrer": "referrer", "currency": "currency",
-}  # fmt: skip
+_AS: Final = {"user": "person", "touch": "id of the touchpoint", "conversion": "id of the conversion"}
 #: What shows the order of day and month in most countries only.
 _WITH_DOTS: Final = "written with dots"
 _SHOWN: Final = 3
-_READING: Final = re.compile(r"Reading\([^)]*\)")
+_READING: Final = re.compile(r"Reading\((?:'[^']*'|\"[^\"]*\"|[^()'\"])*\)")
+#: Kinds of values of the columns that may have a role, and questions that are asked at once.
+_FITTING: Final = {"date": ("instant", "moment"), "value": ("amount",), "spend": ("amount",)}
+_MOST_DOUBTS: Final = 6
 
 
 def preview_files(
@@ -76,57 +80,98 @@ def preview_files(
     >>> preview.loc["Summe", ["role", "read_as", "before", "after"]].tolist()
     ['value', 'decimal comma', '1.020,00', '1020.0']
     """
-    tables: list[own_table.OwnTable] = []
     chosen = Reading.of(reading)
     asked = own_journeys.Asked(spend=spend, currency=currency, conversion_page=conversion_page)
-    doubts: list[str] = []
-    try:
-        own_journeys.read_tables(touchpoints, conversions, chosen, asked, tables)
-    except InvalidRequest as error:
-        if len(tables) < (1 if conversions is None else 2):
-            raise
-        doubts = [error.message, *_doubts_of_conversions(tables, chosen, asked, conversions is not None)]
+    assumed, found = chosen, chosen
+    unclear: list[dict[str, str]] = []
+    for number in range(_MOST_DOUBTS):
+        tables: list[own_table.OwnTable] = []
+        try:
+            with warnings.catch_warnings():
+                if number:
+                    warnings.simplefilter("ignore")
+                own_journeys.read_tables(touchpoints, conversions, assumed, asked, tables)
+            doubt = None
+        except InvalidRequest as error:
+            if not unclear and len(tables) < (1 if conversions is None else 2):
+                raise
+            doubt = _doubt(tables, error)
+        found = found if number else own_journeys.reading_of(chosen, tables)
+        if doubt is None or doubt in unclear:
+            break
+        unclear.append(doubt)
+        # The first answer is tried, so that the other columns and questions are shown as well.
+        answered = _answered(assumed, doubt["alternative"])
+        if answered is None:
+            break
+        assumed = answered
     shared = own_journeys.people_in_common(tables)
+    guesses = {name for named in assumed.columns.values() for name in names_of(named)}
+    guesses -= {name for named in chosen.columns.values() for name in names_of(named)}
     rows = [
-        _row(tables, table, column, chosen.columns, shared)
+        _row(tables, table, column, chosen.columns, shared, {} if column in guesses else table.columns)
         for table in tables
         for column in table.source.columns
     ]
-    unclear = [_doubt(tables, doubt) for doubt in dict.fromkeys(doubts)]
+    is_one = conversions is None
+    rows = [row for row in rows if row["role"] or not (is_one and row["argument"] == "conversions")]
     asked_about = {(row.get("file"), row.get("column")) for row in unclear}
-    rows = [row for row in rows if (row["file"], row["column"]) not in asked_about] + unclear
+    rows = unclear + [row for row in rows if (row["file"], row["column"]) not in asked_about]
+    said = {table.name: table.note.removeprefix(f"{table.name}: ") for table in tables if table.note}
+    rows += [{"file": name, "read_as": "file", "evidence": note} for name, note in said.items()]
     frame = pd.DataFrame(rows, columns=list(_COLUMNS), dtype=TEXT).fillna("")
-    frame.attrs["reading"] = own_journeys.reading_of(chosen, tables)
+    frame.attrs["reading"] = found
     return frame
 
 
-def _doubts_of_conversions(
-    tables: Sequence[own_table.OwnTable], chosen: Reading, asked: own_journeys.Asked, has_own: bool
-) -> list[str]:
-    """Look at conversions that were not reached, and return what is not clear in them."""
-    if not has_own or "date" in tables[1].columns:
-        return []
-    try:
-        own_journeys.read_conversions(tables[1], chosen, asked, has_own=True, has_views=False)
-    except InvalidRequest as error:
-        return [error.message]
-    return []
+def _answered(reading: Reading, alternatives: str) -> Reading | None:
+    """Return a reading with the first of the alternatives of a question; None if it has none."""
+    for text in _READING.findall(alternatives)[:1]:
+        call = ast.parse(text, mode="eval").body
+        answer = {each.arg: ast.literal_eval(each.value) for each in getattr(call, "keywords", [])}
+        for name, way in answer.items():
+            before = getattr(reading, name)
+            answer[name] = {**before, **way} if isinstance(before, dict) and isinstance(way, dict) else way
+        return replace(reading, **answer)
+    return None
 
 
-def _doubt(tables: Sequence[own_table.OwnTable], message: str) -> dict[str, str]:
+def _doubt(tables: Sequence[own_table.OwnTable], error: InvalidRequest) -> dict[str, str]:
     """Return the row of a question: its column, if the message names one, and the readings that answer it."""
-    readings = list(dict.fromkeys(_READING.findall(message)))
-    row = {"read_as": "not clear", "evidence": message, "alternative": " or ".join(readings)}
-    for table in tables:
-        for role, named in table.columns.items():
-            for column in names_of(named):
-                if table.name in message and f" {column} is not " in message:
-                    if any("dayfirst" in each.written() for each in tables if each is not table):
-                        # The other file is clear, and may have another order.
-                        of_file = rf"dayfirst={{{table.argument!r}: \1}}"
-                        row["alternative"] = re.sub(r"dayfirst=(\w+)", of_file, row["alternative"])
-                    return row | {"file": table.name, "column": column, "role": role}
+    message = error.message
+    row = {"read_as": "not clear", "evidence": message, "role": error.field or ""}
+    named = [table for table in tables if table.name in message] or tables[-1:]
+    table = next((each for each in named if f"{each.argument}:" in message), named[0])
+    row["file"] = table.name
+    columns = [
+        name for name in table.source.columns if f" {name} is not " in message or f"{name!r}" in message
+    ]
+    if len(columns) == 1:
+        row["column"] = columns[0]
+        roles = [role for role, of_role in table.columns.items() if columns[0] in names_of(of_role)]
+        row["role"] = next(iter(roles), row["role"])
+    readings = [each for text in _READING.findall(message) for each in _filled(text, table)]
+    row["alternative"] = " or ".join(dict.fromkeys(readings))
+    # Another file may have another order.
+    of_file = rf"dayfirst={{{table.argument!r}: \1}}"
+    row["alternative"] = re.sub(r"dayfirst=(True|False)", of_file, row["alternative"])
     return row
+
+
+def _filled(reading: str, table: own_table.OwnTable) -> list[str]:
+    """Return a reading, or one for each column that may stand for its word COLUMN."""
+    role = re.search(r"'(?:conversion_|spend_)?(\w+)': COLUMN", reading)
+    if role is None:
+        return [reading]
+    kinds, used = _FITTING.get(role[1]), table.used()
+    fitting = [
+        each.name
+        for each in table.profile.values()
+        if each.filled and each.name not in used
+        if (any(map(each.holds, kinds)) if kinds else each.may_be_id())
+    ]
+    fitting.sort(key=lambda name: -evidence.weight(role[1], name))
+    return [reading.replace("COLUMN", repr(name), 1) for name in fitting[:_SHOWN] if "COLUMN" in reading]
 
 
 def _row(
@@ -135,18 +180,27 @@ def _row(
     column: str,
     named: Mapping[str, Any],
     shared: str,
+    found: Mapping[str, Any],
 ) -> dict[str, str]:
-    roles = [role for role, of_role in table.columns.items() if column in names_of(of_role)]
-    row = {"file": table.name, "column": column, "role": ", ".join(roles)}
+    roles = [role for role, of_role in found.items() if column in names_of(of_role)]
+    row = {
+        "file": table.name, "argument": table.argument, "column": column, "role": ", ".join(roles),
+    }  # fmt: skip
     before, after = table.samples(column, roles, _SHOWN)
     row |= {"before": "; ".join(before), "after": "; ".join(after) if roles else ""}
+    if not roles and column in table.counted:
+        return row | {"role": "status", "read_as": "which rows count", "evidence": table.counted[column]}
     if not roles:
         held = next((words for kind, words in _HELD.items() if table.profile[column].holds(kind)), "text")
         return row | {"evidence": held if table.profile[column].filled else "empty"}
     read_as, _, proof = table.way_of(column, roles[0]).partition(": ")
-    row |= {"read_as": read_as or _AS.get(roles[0], roles[0]), "evidence": proof}
+    row |= {"read_as": read_as or _AS.get(roles[0], "text"), "evidence": proof}
     if roles[0] in {"user", "device"}:
         row["evidence"] = shared
+    elif roles[0] in {"conversion", "touch", "node"} and not proof:
+        row["evidence"] = counted(
+            table.scalar(f"count(DISTINCT {table.source.word(column)})"), "different values"
+        )
     if table.format is not None:
         row["evidence"] = f"export of {table.format.name}"
     if any(column in names_of(named.get(each, ())) for each in (*roles, f"conversion_{roles[0]}")):

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attrib_ds.contract.identifiers import CURRENCIES, SIGNS
-from attrib_ds.errors import InvalidRequest, check_choice
+from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.sources import RFC_3339, instant, literal
 
 #: Numbers of the months by their names, in the languages of the file.
@@ -455,7 +455,8 @@ def decimal_mark(
         If the numbers contradict each other, or none of them is clear.
     """
     if decimal is not None:
-        check_choice("decimal", decimal, MARKS)
+        if decimal not in MARKS:
+            raise InvalidRequest.value("decimal", decimal, "'.' or ','")
         return decimal, None
     number = _joined(word)
     comma, point, separated, either = connection.execute(
@@ -486,7 +487,7 @@ _MARKS: Final = (
     {code.lower(): code for code in CURRENCIES}
     | {sign.lower(): code for sign, code in SIGNS.items()}
     | {
-        "$": None, "¥": None, "kr": None, "us$": "USD", "$us": "USD", "ca$": "CAD", "c$": "CAD",
+        "$": None, "¥": None, "￥": None, "kr": None, "us$": "USD", "$us": "USD", "ca$": "CAD", "c$": "CAD",
         "au$": "AUD", "a$": "AUD", "nz$": "NZD", "hk$": "HKD", "r$": "BRL", "mx$": "MXN", "円": "JPY",
         "元": "CNY", "rmb": "CNY", "₽": "RUB", "руб": "RUB", "ft": "HUF", "lei": "RON", "tl": "TRY",
         "sfr": "CHF", "fr": "CHF", "₩": "KRW", "원": "KRW",

@@ -235,7 +235,7 @@ def test_unreadable_rows_are_listed_in_a_file(files, tmp_path, capsys):
     assert "1 row could not be read, the first is row 3" in printed.err
     listed = pd.read_csv(out / "unreadable-rows.csv")
     assert listed["row"].tolist() == [3]
-    assert listed["reason"].str.startswith("date is not an instant: 'soon'").all()
+    assert listed["reason"].str.startswith("date is not a date: 'soon'").all()
 
 
 def test_aggregated_paths(tmp_path, capsys):

@@ -588,3 +588,284 @@ def test_a_named_status_counts_though_most_of_its_words_are_not_known(read):
     )
     # Cancelled orders and quotations do not count.
     assert read(text)[0] == {"1": 10.5, "2": 20.5, "5": 160.5}
+
+
+NESTED = {
+    "meta": {"created": "2025-09-01"},
+    "customers": [{"id": "c1", "name": "Ann"}, {"id": "c2", "name": "Bob"}],
+    "orders": [
+        {
+            "orderNumber": "A-1",
+            "customerEmail": "ann@x.example",
+            "createdAt": "2025-09-03T08:00:00Z",
+            "paymentState": "Paid",
+            "totalPrice": {"centAmount": 5000, "currencyCode": "EUR", "fractionDigits": 2},
+            "refunds": [{"id": 1, "total": "-12.50"}, {"id": 2, "total": "-2.50"}],
+        },
+        {
+            "orderNumber": "A-2",
+            "customerEmail": "bob@x.example",
+            "createdAt": "2025-09-04T08:00:00Z",
+            "paymentState": "Failed",
+            "totalPrice": {"centAmount": 700, "currencyCode": "EUR", "fractionDigits": 2},
+            "refunds": [],
+        },
+    ],
+}
+
+
+def test_of_several_lists_that_of_orders_is_read_less_the_refunds_in_it(read):
+    # 50.00 - 12.50 - 2.50; the payment of A-2 failed.
+    assert read(json.dumps(NESTED), "orders.json")[0] == {"A-1": 35.0}
+
+
+def test_two_lists_that_may_be_the_orders_are_refused(read):
+    twice = {"a": NESTED["orders"], "b": NESTED["orders"]}
+    with pytest.raises(InvalidRequest, match="several lists that may be the conversions: 'a', 'b'"):
+        read(json.dumps(twice), "orders.json")
+
+
+def test_orders_below_their_customers_and_in_xml_are_rows(read):
+    row = {"order_id": "7", "date": "2025-09-03T08:00:00Z", "total": "9.50"}
+    people = [{"email": "ann@x.example", "orders": [row, {**row, "order_id": "8", "total": "1.00"}]}]
+    assert read(json.dumps(people), "orders.json")[0] == {"7": 9.5, "8": 1.0}
+    xml = """<?xml version="1.0"?><shop><order nummer="7" status="betald"><kund><email>ann@x.example</email></kund>
+    <orderdatum>2025-09-03T08:00:00Z</orderdatum><summa valuta="SEK">1067,49</summa><rader><rad antal="1"/></rader></order>
+    <order nummer="8" status="makulerad"><kund><email>bob@x.example</email></kund>
+    <orderdatum>2025-09-03T09:00:00Z</orderdatum><summa valuta="SEK">1,00</summa></order></shop>"""
+    assert read(xml, "orders.xml")[0] == {"7": 1067.49}
+
+
+def test_rows_below_the_ids_of_people_have_them(tmp_path):
+    clicks = {
+        "t": {
+            "uid0aa": {"-Oa": {"ts": 1755676800000, "channel": "Search"}},
+            "uid1bb": {"-Ob": {"ts": 1755763200000, "channel": "Mail"}},
+        }
+    }
+    (tmp_path / "visits.json").write_text(json.dumps(clicks))
+    orders = pd.DataFrame({"order_id": ["1"], "uid": ["uid0aa"], "date": ["2025-09-01"], "total": [5.0]})
+    read = at.read_journeys(tmp_path / "visits.json", orders)
+    assert read.events["userId"].isin(read.interactions["userId"]).all()
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        (["+46701740605", "+46701740606"], ["070-174 06 05", "070-174 06 06"]),
+        (["(202) 555-0143", "(303) 555-0144"], ["+12025550143", "+13035550144"]),
+        (["0049 30 1234567", "0049 40 7654321"], ["030/1234567", "040/7654321"]),
+        (["+55 11 91234-5678", "+55 21 98765-4321"], ["(11) 91234-5678", "(21) 98765-4321"]),
+        (["12025550143", "13035550144"], ["(202) 555-0143", "(303) 555-0144"]),
+    ],
+)
+def test_numbers_of_telephones_are_people_however_they_are_written(here, there):
+    clicks = pd.DataFrame({"tel": here, "channel": ["Search", "Mail"], "date": ["2025-08-20", "2025-08-21"]})
+    orders = pd.DataFrame(
+        {"order_id": ["1"], "Kunde mobil": there[:1], "date": ["2025-09-01"], "total": [5.0]}
+    )
+    read = at.read_journeys(clicks, orders)
+    owner = read.interactions.set_index("nodeId")["userId"]
+    assert read.events["userId"].tolist() == [owner["Search"]]
+    assert owner["Search"] != owner["Mail"]
+
+
+BOX = """┌─────────────────┬─────────────────────┬─────────┐
+│     account     │     visited_at      │ channel │
+│     varchar     │      timestamp      │ varchar │
+├─────────────────┼─────────────────────┼─────────┤
+│ ann@x.example   │ 2025-08-20 08:00:00 │ Search  │
+{}│ bob@x.example   │ 2025-08-21 08:00:00 │ Mail    │
+└─────────────────┴─────────────────────┴─────────┘
+"""
+SPOOL = """SQL> SELECT * FROM c;
+
+ACCOUNT         VISITED_AT           CHANNEL
+--------------- -------------------- -------
+ann@x.example   2025-08-20 08:00:00  Search
+
+ACCOUNT         VISITED_AT           CHANNEL
+--------------- -------------------- -------
+bob@x.example   2025-08-21 08:00:00  Mail
+
+2 rows selected.
+"""
+RECORDS = """-[ RECORD 1 ]-------------------
+account    | ann@x.example
+visited_at | 2025-08-20 08:00:00
+channel    | Search
+-[ RECORD 2 ]-------------------
+account    | bob@x.example
+visited_at | 2025-08-21 08:00:00
+channel    | Mail
+"""
+LINES = """*************************** 1. row ***************************
+   account: ann@x.example
+visited_at: 2025-08-20 08:00:00
+   channel: Search
+*************************** 2. row ***************************
+   account: bob@x.example
+visited_at: 2025-08-21 08:00:00
+   channel: Mail
+2 rows in set (0.00 sec)
+"""
+
+
+@pytest.mark.parametrize("text", [BOX.format(""), SPOOL, RECORDS, LINES])
+def test_printouts_are_read_in_any_frame(text, tmp_path):
+    (tmp_path / "visits.txt").write_text(text, encoding="utf-8")
+    orders = pd.DataFrame({"email": ["ann@x.example"], "date": ["2025-09-01"], "total": [5.0]})
+    read = at.read_journeys(tmp_path / "visits.txt", orders)
+    assert read.interactions["nodeId"].tolist() == ["Search", "Mail"]
+    assert read.rejected.empty
+
+
+def test_a_printout_without_some_rows_is_refused(tmp_path):
+    (tmp_path / "visits.txt").write_text(
+        BOX.format("│       ·         │          ·          │    ·    │\n"), encoding="utf-8"
+    )
+    orders = pd.DataFrame({"email": ["ann@x.example"], "date": ["2025-09-01"], "total": [5.0]})
+    with pytest.raises(InvalidRequest, match="leaves out rows"):
+        at.read_journeys(tmp_path / "visits.txt", orders)
+
+
+def test_the_rows_of_one_payment_are_one_conversion(read):
+    head = "Psp Reference,Shopper email,Booking Date,Record Type,Main Amount\n"
+    rows = [
+        ("P1", "10:00", "Received", 50), ("P1", "10:01", "Authorised", 50), ("P1", "11:00", "SentForSettle", 50),
+        ("P1", "12:00", "Settled", 50), ("P2", "10:00", "Received", 20), ("P2", "10:01", "Refused", 20),
+        ("P3", "10:00", "Received", 30), ("P3", "10:01", "Authorised", 30), ("P3", "13:00", "Refunded", -5),
+    ]  # fmt: skip
+    text = "".join(
+        f"{id_},ann@x.example,2025-09-03 {at_}:00,{kind},{amount}\n" for id_, at_, kind, amount in rows
+    )
+    assert read(head + text)[0] == {"P1": 50.0, "P3": 25.0}
+
+
+def test_a_deal_that_is_neither_won_nor_lost_is_left_out(read):
+    text = (
+        "deal_id,email,date,amount,stage\n1,ann@x.example,2025-09-03,10,Won\n"
+        "2,ann@x.example,2025-09-03,20,Lost\n3,ann@x.example,2025-09-03,40,Negotiation\n"
+    )
+    assert read(text)[0] == {"1": 10.0}
+
+
+def test_a_payment_that_is_awaited_is_left_out_and_other_pending_rows_count(read):
+    text = (
+        "order_id,email,date,total,{}\n1,ann@x.example,2025-09-03,10,paid\n2,ann@x.example,2025-09-03,20,pending\n"
+        "3,ann@x.example,2025-09-03,40,Awaiting payment\n"
+    )
+    assert read(text.format("payment_status"))[0] == {"1": 10.0}
+    assert read(text.format("status"))[0] == {"1": 10.0, "2": 20.0}
+
+
+def test_of_two_dates_the_creation_counts_and_is_told(read):
+    text = (
+        "order_id,email,created_at,paid_at,total\n"
+        "1,ann@x.example,2025-09-03T08:00:00Z,2025-09-05T08:00:00Z,10\n"
+    )
+    with pytest.warns(InputWarning, match="the date is created_at, not paid_at"):
+        _, journeys = read(text)
+    assert journeys.events["eventDate"].dt.day.tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    "asked", ["How did you hear about us?", "Wie sind Sie auf uns aufmerksam geworden?", "¿Cómo nos conoció?"]
+)
+def test_the_answer_to_a_survey_is_a_source(asked, tmp_path):
+    answers = pd.DataFrame(
+        {
+            "Timestamp": ["2025-08-20 08:00:00", "2025-08-21 08:00:00", "2025-08-22 08:00:00"],
+            "Email Address": ["ann@x.example", "bob@x.example", "eve@x.example"],
+            asked: ["Podcast", "A friend", "Podcast"],
+            "Rating": ["4", "5", "4"],
+        }
+    )
+    orders = pd.DataFrame({"email": ["ann@x.example"], "date": ["2025-09-01"], "total": [5.0]})
+    assert at.read_journeys(answers, orders).interactions["nodeId"].tolist() == [
+        "Podcast",
+        "A friend",
+        "Podcast",
+    ]
+
+
+def test_members_of_a_campaign_are_touchpoints():
+    members = pd.DataFrame(
+        {
+            "Kontakt-ID": ["0035A1", "0035A2", "0035A3"],
+            "Kampagnenname": ["Webinar", "Messe", "Webinar"],
+            "Datum der ersten Reaktion": ["04.02.2025", "05.02.2025", "24.02.2025"],
+        }
+    )
+    deals = pd.DataFrame({"Kontakt-ID": ["0035A1"], "Schlusstermin": ["25.03.2025"], "Betrag": [5.0]})
+    assert at.read_journeys(members, deals).interactions["nodeId"].tolist() == ["Webinar", "Messe", "Webinar"]
+
+
+def test_japanese_in_euc_is_not_chinese(tmp_path):
+    text = "会員番号,日時,参照元,キャンペーン\n7037,2025-08-20 08:00:00,google,指名検索\n7038,2025-08-21 08:00:00,google,新規の会員\n"
+    (tmp_path / "visits.csv").write_bytes(text.encode("euc_jp"))
+    orders = pd.DataFrame({"会員番号": ["7037"], "date": ["2025-09-01"], "total": [5.0]})
+    with pytest.warns(InputWarning, match="read as euc_jp"):
+        read = at.read_journeys(tmp_path / "visits.csv", orders)
+    assert read.nodes["name"].str.contains("指名検索").any()
+
+
+def test_refunds_share_the_number_of_the_order_that_counts(read):
+    text = (
+        "transaction_no,order_no,email,created_at,total\nT1,O1,ann@x.example,2025-09-03T08:00:00Z,50\n"
+        "T2,O2,bob@x.example,2025-09-03T09:00:00Z,20\nT3,O1,ann@x.example,2025-09-04T08:00:00Z,-10\n"
+    )
+    assert read(text)[0] == {"O1": 40.0, "O2": 20.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        ("Nome da campanha", "campaign"),
+        ("Campagnenaam", "campaign"),
+        ("キャンペーン名", "campaign"),
+        ("canal.midia", "medium"),
+    ],
+)
+def test_levels_have_names_in_other_languages(name, level):
+    assert evidence.names_level(level, name)
+
+
+def test_visits_and_orders_may_be_two_lists_of_one_file(tmp_path):
+    visits = [{"email": "ann@x.example", "timestamp": "2025-08-20T08:00:00Z", "channel": "Search"}]
+    orders = [
+        {"order_id": "1", "email": "ann@x.example", "created_at": "2025-09-03T08:00:00Z", "total": "5.00"}
+    ]
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps({"visits": visits, "orders": orders}))
+    read = at.read_journeys(path, path)
+    assert read.interactions["nodeId"].tolist() == ["Search"]
+    assert read.events["statistics.revenue"].tolist() == [5.0]
+
+
+def test_two_amounts_that_agree_are_one(read):
+    head = "order_id,email,date,amount authorized,amount submitted for settlement,status\n"
+    text = head + "1,ann@x.example,2025-09-03,60.00,60.00,settled\n2,bob@x.example,2025-09-04,50.00,,voided\n"
+    assert read(text)[0] == {"1": 60.0}
+    with pytest.raises(InvalidRequest, match="two columns that may be the value"):
+        read(text.replace("60.00,60.00", "60.00,40.00"))
+
+
+def test_parameters_without_an_address_tell_where_a_visit_came_from():
+    visits = pd.DataFrame(
+        {
+            "customer": ["ann7", "bob8"],
+            "date": ["2025-08-20T08:00:00Z", "2025-08-21T08:00:00Z"],
+            "query": [
+                "utm_source=google&utm_medium=cpc&utm_campaign=Spring",
+                "utm_source=news&utm_medium=email",
+            ],
+        }
+    )
+    orders = pd.DataFrame({"customer": ["ann7"], "date": ["2025-09-01"], "total": [5.0]})
+    read = at.read_journeys(visits, orders)
+    assert read.interactions["nodeId"].tolist() == ["google/cpc/Spring", "news/email"]
+
+
+def test_a_wide_sign_of_yen_is_one(read):
+    assert read('order_id,email,date,total\n1,ann@x.example,2025-09-03,"￥12,800"\n')[0] == {"1": 12800.0}

@@ -153,14 +153,14 @@ def test_unreadable_rows_are_listed_and_the_others_used(write):
         ["o.csv", 2, "revenue is not a number: 'much'"],
         ["o.csv", 3, "order_date is missing"],
         ["t.csv", 3, "customer_id is missing"],
-        ["t.csv", 4, f"time is not an instant: '2025-02-30'{advice}"],
-        ["t.csv", 5, f"channel is missing; time is not an instant: 'soon'{advice}"],
+        ["t.csv", 4, f"time is not a date: '2025-02-30'{advice}"],
+        ["t.csv", 5, f"channel is missing; time is not a date: 'soon'{advice}"],
         ["t.csv", 6, "2 cells where the header has 3"],
     ]
 
 
 def test_a_file_without_readable_rows_is_refused(write):
-    with pytest.raises(errors.InvalidRequest, match="has no readable rows .row 0: time is not an instant"):
+    with pytest.raises(errors.InvalidRequest, match="has no readable rows .row 0: time is not a date"):
         read_journeys(write("t.csv", "customer_id,time,channel\nu,soon,search\n"), write("o.csv", ORDERS))
     with pytest.raises(errors.InvalidRequest, match="has no rows"):
         read_journeys(write("t.csv", "customer_id,time,channel\n"), write("o.csv", ORDERS))

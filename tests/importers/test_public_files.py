@@ -341,7 +341,7 @@ def test_dates_that_begin_with_the_day_are_read_if_the_caller_says_so(dayfirst, 
     bought = pd.DataFrame({"user": ["u"], "date": ["03/04/2025 12:30"]})
     journeys = at.read_journeys(touches, bought, reading=at.Reading(dayfirst=dayfirst))
     assert journeys.events["eventDate"].item().month == month
-    with pytest.raises(at.errors.InvalidRequest, match="date is not an instant"):
+    with pytest.raises(at.errors.InvalidRequest, match="date is not a date"):
         at.read_journeys(touches, bought)
 
 

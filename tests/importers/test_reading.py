@@ -40,10 +40,12 @@ def test_each_column_is_shown_with_its_role_and_what_shows_it(files):
     }
     assert visits.loc["Datum", ["read_as", "evidence"]].tolist() == ["day first", "24/03/2025"]
     assert visits.loc["Datum", "before"] == "24/03/2025; 01/04/2025"
-    assert visits.loc["Datum", "after"] == "2025-03-24 00:00:00; 2025-04-01 00:00:00"
+    assert visits.loc["Datum", "after"] == "2025-03-24 00:00:00 UTC; 2025-04-01 00:00:00 UTC"
     assert orders.loc["Bestellt am", ["read_as", "evidence"]].tolist() == ["day first", "written with dots"]
     assert orders.loc["Bestellt am", "alternative"] == "Reading(dayfirst={'conversions': False})"
     assert orders.loc["Summe", ["read_as", "evidence"]].tolist() == ["decimal comma", "1.020,00"]
+    # A conversion of a day counts at its end.
+    assert orders.loc["Bestellt am", "after"] == "2025-04-03 23:59:59 UTC; 2025-04-05 23:59:59 UTC"
     assert orders.loc["Summe", "after"] == "1020.0; 30.0"
     assert orders.loc["Waehrung", "evidence"] == "EUR"
     # Anna, the only one who bought, has visits.
@@ -71,9 +73,12 @@ def test_two_doubts_are_shown_at_once(files):
     (files / "dates.csv").write_text("Kunde;Bestellt am;Summe\nanna;03/04/2025;1.000\n", encoding="utf-8")
     preview = at.preview_files(files / "may.csv", files / "dates.csv")
     doubts = preview.loc[preview["read_as"] == "not clear", "evidence"]
-    assert [("dayfirst" in doubt, "decimal" in doubt) for doubt in doubts] == [(True, False), (False, True)]
+    # The visits have the days of the first one, the orders those of the last one.
+    found = [("dayfirst" in doubt, "decimal" in doubt) for doubt in doubts]
+    assert found == [(True, False), (False, True), (True, False)]
 
 
+@pytest.mark.filterwarnings("ignore:conversions. the date is order_date")
 def test_another_column_is_named_that_may_have_the_role():
     clicks = pd.DataFrame({"user_id": ["u"], "channel": ["tv"], "date": ["2025-01-01"]})
     orders = pd.DataFrame(
@@ -139,7 +144,7 @@ def test_the_command_explains_keeps_and_uses_a_reading(files, capsys):
     assert kept["columns"]["value"] == "Summe"
     capsys.readouterr()
     paths[1] = str(files / "may.csv")
-    assert main(["attribute", *paths, "--explain"]) == 0
+    assert main(["attribute", *paths, "--explain"]) == 1
     assert "pass --dayfirst or --no-dayfirst" in capsys.readouterr().out
     reading = ["--reading", str(files / "report" / "reading.json")]
     assert main(["attribute", *paths, *reading, "--models", "linear"]) == 0
@@ -163,8 +168,15 @@ def test_a_preview_of_two_months_of_page_views_tells_where_they_came_from():
         preview = at.preview_files(pages, orders)
         reading = preview.attrs["reading"]
         again = at.read_journeys(pages, orders, reading=reading)
-    roles = by_column(preview, "touchpoints")["role"].to_dict()
-    assert roles == {"anonymous_id": "user", "timestamp": "date", "url": "page", "referrer": "referrer"}
+    rows = by_column(preview, "touchpoints")
+    assert rows["role"].to_dict() == {
+        "anonymous_id": "user",
+        "timestamp": "date",
+        "url": "page",
+        "referrer": "referrer",
+        "": "",
+    }
+    assert rows.loc["", ["read_as", "evidence"]].tolist() == ["file", "1 visit from 2 page views"]
     assert again.interactions["nodeId"].tolist() == ["bing/cpc"]
 
 
@@ -187,7 +199,10 @@ def test_spend_is_shown_and_kept_with_the_rest(tmp_path):
     preview = at.preview_files(clicks, orders, spend=tmp_path / "spend.csv")
     spend = by_column(preview, "spend.csv")
     assert spend["role"].to_dict() == {"Kampagne": "node", "Tag": "date", "Kosten (EUR)": "spend"}
-    assert spend.loc["Kosten (EUR)", ["read_as", "evidence"]].tolist() == ["decimal comma", "1.040,00"]
+    assert spend.loc["Kosten (EUR)", ["read_as", "evidence"]].tolist() == [
+        "decimal comma",
+        "1.040,00, currency EUR",
+    ]
     reading = preview.attrs["reading"]
     assert reading.columns["spend_node"] == "Kampagne"
     assert reading.columns["spend"] == "Kosten (EUR)"
@@ -327,3 +342,75 @@ def test_what_says_nothing_about_files_is_refused_at_once(options, message):
 def test_something_else_is_not_taken_for_a_reading(function, reading, files):
     with pytest.raises(InvalidRequest, match=r"reading: .* is not allowed; allowed: a Reading"):
         function(files / "visits.csv", files / "orders.csv", reading=reading)
+
+
+@pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
+def test_every_question_is_asked_first_with_all_answers():
+    clicks = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-03-01"]})
+    orders = pd.DataFrame(
+        {
+            "user": ["u", "u"],
+            "bestellt": ["03/04/2025", "05/04/2025"],
+            "order_no": ["A", "B"],
+            "x1": ["1.50", "2.50"],
+            "x2": ["7.50", "8.50"],
+            "status": ["paid", "cancelled"],
+        }
+    )
+    preview = at.preview_files(clicks, orders)
+    doubts = preview.iloc[:2]
+    assert doubts["read_as"].tolist() == ["not clear", "not clear"]
+    assert doubts["file"].tolist() == ["conversions", "conversions"]
+    assert doubts["alternative"].tolist() == [
+        "Reading(columns={'value': 'x1'}) or Reading(columns={'value': 'x2'})",
+        "Reading(dayfirst={'conversions': True}) or Reading(dayfirst={'conversions': False})",
+    ]
+    # The columns that are clear are shown.
+    rows = by_column(preview.iloc[2:], "conversions")
+    assert rows.loc[["user", "order_no", "x1", "status"], "role"].tolist() == [
+        "user",
+        "conversion",
+        "",
+        "status",
+    ]
+    assert rows.loc["status", "evidence"] == "1 cancelled left out"
+    assert rows.loc["order_no", "evidence"] == "2 different values"
+    assert preview.attrs["reading"].columns.get("value") is None
+
+
+def test_the_decimals_that_are_not_clear_name_their_file_and_column():
+    clicks = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-03-01"]})
+    orders = pd.DataFrame({"user": ["u"], "date": ["2025-03-05"], "amount": ["1.500"]})
+    doubt = at.preview_files(clicks, orders).iloc[0]
+    assert doubt[["file", "column", "role"]].tolist() == ["conversions", "amount", "value"]
+
+
+def test_a_missing_person_may_be_one_of_the_columns_and_a_renamed_one_the_closest(files):
+    clicks = pd.DataFrame(
+        {"wer": ["ann7", "bob8"], "channel": ["tv", "tv"], "date": ["2025-03-01", "2025-03-02"]}
+    )
+    orders = pd.DataFrame({"user": ["x"], "date": ["2025-03-05"], "revenue": [5.0]})
+    doubt = at.preview_files(clicks, orders).iloc[0]
+    assert doubt["alternative"].startswith("Reading(columns={'user': 'wer'})")
+    kept = at.Reading(columns={"value": "Summe"})
+    (files / "orders.csv").write_text(ORDERS.replace("Summe", "Summen"), encoding="utf-8")
+    renamed = at.preview_files(files / "visits.csv", files / "orders.csv", reading=kept).iloc[0]
+    assert renamed["alternative"] == "Reading(columns={'value': 'Summen'})"
+
+
+@pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
+def test_cents_and_prices_times_quantities_are_shown():
+    clicks = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-03-01"]})
+    orders = pd.DataFrame({"user": ["u"], "date": ["2025-03-05"], "total_cents": ["1250"]})
+    row = by_column(at.preview_files(clicks, orders), "conversions").loc["total_cents"]
+    assert row[["evidence", "after"]].tolist() == ["divided by 100", "12.5"]
+    orders = pd.DataFrame({"user": ["u"], "date": ["2025-03-05"], "price": [2.5], "quantity": [3]})
+    row = by_column(at.preview_files(clicks, orders), "conversions").loc["price"]
+    assert row[["read_as", "after"]].tolist() == ["number × quantity", "7.5"]
+
+
+def test_columns_of_a_reading_without_their_file_are_told():
+    clicks = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-03-01"]})
+    orders = pd.DataFrame({"user": ["u"], "date": ["2025-03-05"], "revenue": [5.0]})
+    with pytest.warns(at.errors.InputWarning, match="names columns for spend, which no file has"):
+        at.read_journeys(clicks, orders, reading=at.Reading(columns={"spend": "cost"}))

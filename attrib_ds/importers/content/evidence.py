@@ -17,7 +17,7 @@ from attrib_ds.records.sources import ROW, Source, quoted
 
 _NAMES: Final = Path(__file__).with_name("names.tsv").read_text(encoding="utf-8").splitlines()[2:]
 _SAMPLE: Final = 1_000
-_LONGEST_NAME: Final = 4
+_LONGEST_NAME, _LONGEST_WORD = 4, 6
 _INCLUDING: Final = frozenset(["incl", "inkl", "including", "inclusive", "inc"])
 #: Words in names that say nothing.
 _STOP_WORDS: Final = frozenset(
@@ -27,6 +27,9 @@ EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _ADDRESS: Final = re.compile(r"https?://[^/ ]")
 _CODE: Final = re.compile(
     r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}", re.I
+)
+_PHONE: Final = re.compile(
+    r"\+[\d ()/.-]+|\(?0\d*[ ()/.-][\d ()/.-]+|\(\d{2,4}\) ?[\d .-]+|\d{3}[-.]\d{3}[-.]\d{4}"
 )
 _FLOAT_ID: Final = re.compile(r"-?\d+(\.0)?")
 _MEDIA: Final = frozenset([
@@ -48,8 +51,16 @@ _VOICED: Final = "\u3099\u309a"
 #: What may stand before the name of a level.
 _BEFORE_LEVEL: Final = re.compile(
     "^(?:(?:utm|session|traffic|marketing|mkt|visit|lead|acquisition|attribution|hs|analytics|original|latest"
-    "|first|last|touch)+)?"
+    "|first|last|touch|manual|collected|src)+)?"
 )
+#: Words for a name, before or behind that of a level.
+_OF_NAME: Final = re.compile(
+    "^(?:nombre|nome|nom|naam|name|nazwa|navn|namn|titel|bezeichnung)|(?:name|naam|namn|navn|adi|titel|名称?)$"
+)
+#: Where the names of objects, tables and columns end in one name.
+_SEGMENTS: Final = re.compile(r"[.\[\]>:]|\s-\s")
+#: Words of languages that have no blanks between them.
+_EASTERN: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,14 @@ class Column:
         return self.filled > 0 and not has_amounts and not any(map(self.holds, (*_NO_IDS, *others)))
 
 
+def _looks_like_phone(text: str) -> bool:
+    """Return whether text is a number of a telephone, by its sign or by blanks, brackets and dashes in it."""
+    digits = sum(map(str.isdigit, text))
+    return (
+        _PHONE.fullmatch(text) is not None and 7 < digits < 16 and not written_values.looks_like_instant(text)
+    )
+
+
 def _unit_of(text: str) -> int | None:
     unit = written_values.count_since_1970(text)
     # A whole number may be a day of Excel, but is more often another number.
@@ -106,6 +125,7 @@ KINDS: Final[dict[str, Callable[[str], object]]] = {
     "email": EMAIL.fullmatch,
     "address": _ADDRESS.match,
     "path": lambda text: text.startswith("/"),
+    "phone": _looks_like_phone,
     "code": _CODE.fullmatch,
     "float": _FLOAT_ID.fullmatch,
     "currency": lambda text: text.upper() in CURRENCIES,
@@ -176,6 +196,8 @@ def weight(role: str, name: str) -> int:
         for start in range(len(words))
         for length in range(1, _LONGEST_NAME + 1)
     }
+    for word in filter(_EASTERN.search, words):
+        parts |= {word[at : at + size] for at in range(len(word)) for size in range(2, _LONGEST_WORD + 1)}
     best, worst, whole = 0, 0, {"".join(words)}
     for each, points, pattern, is_whole in _weights():
         if each == role and points > best and any(map(pattern.fullmatch, whole if is_whole else parts)):
@@ -199,13 +221,17 @@ def names_level(level: str, name: str) -> bool:
 
     Examples
     --------
-    >>> [names_level("source", name) for name in ("Quelle", "trafficSource", "data_source")]
-    [True, True, False]
+    >>> [names_level("source", name) for name in ("Quelle", "trafficSource", "visit.origem", "data_source")]
+    [True, True, True, False]
+    >>> names_level("campaign", "Nazwa kampanii"), names_level("campaign", "Kampagnenname")
+    (True, True)
     """
-    joined = "".join(words_of(name))
-    rest = _BEFORE_LEVEL.sub("", joined)
+    names = {name, next(filter(str.strip, reversed(_SEGMENTS.split(name))), name)}
+    joined = {"".join(words_of(each)) for each in names}
+    joined |= {_BEFORE_LEVEL.sub("", each) for each in joined}
+    joined |= {_OF_NAME.sub("", each) for each in joined}
     return any(
-        role == level and points > 0 and (pattern.fullmatch(joined) or pattern.fullmatch(rest)) is not None
+        role == level and points > 0 and any(map(pattern.fullmatch, joined))
         for role, points, pattern, _ in _weights()
     )
 

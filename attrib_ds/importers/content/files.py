@@ -2,6 +2,7 @@
 
 import codecs
 import csv
+import json
 import re
 import string
 import unicodedata
@@ -29,10 +30,25 @@ from attrib_ds.records.written_files import WORKBOOKS
 _LETTERS: Final = Path(__file__).with_name("letters.tsv").read_text(encoding="utf-8").splitlines()[2:]
 _START_BYTES: Final = 1 << 16
 _MOST_BYTES: Final = 1 << 28
-_RULE: Final = re.compile(r"\s*[+|]?[-=─+|\s]*-{3,}[-=─+|\s]*")
+#: Lines of frames as clients of databases draw them, and those of ASCII.
+_FRAME: Final = str.maketrans(
+    {
+        **dict.fromkeys("─━═╌┄", "-"),
+        **dict.fromkeys("│┃║┆", "|"),
+        **dict.fromkeys("┌┬┐├┼┤└┴┘╭╮╰╯╒╤╕╞╪╡╘╧╛╔╦╗╠╬╣╚╩╝╟╫╢┏┳┓┣╋┫┗┻┛┡╇┩", "+"),
+    }
+)
+_RULE: Final = re.compile(r"\s*[+|]?[-=+|\s]*-{3,}[-=+|\s]*|-\[ RECORD 1 \][-+]*|\*+ 1\. row \*+")
+#: Where a row begins that is printed with a line for each of its cells.
+_RECORD: Final = re.compile(r"-\[ RECORD \d+ \][-+]*|\*+ \d+\. row \*+")
 _SPANS: Final = re.compile(r"\s*-+( +-+)+\s*")
 _REQUEST: Final = re.compile(rb'^\S+ \S+ (\S+) \[\d+/\w+/\d{4}:[^\]]+\] "[A-Z]+ ')
 _LOG_HEADER: Final = "#Fields:"
+#: Encodings of the East, with one that has the common characters first and the first byte of their last one.
+_COMMON: Final[dict[str, tuple[str, int]]] = {
+    "cp932": ("euc_jp", 0xCF), "euc_jp": ("euc_jp", 0xCF), "gb18030": ("gb2312", 0xD7),
+    "big5": ("big5", 0xC6), "cp949": ("euc_kr", 0xC8),
+}  # fmt: skip
 _TOTAL: Final = (
     r"^\*{1,3}$|^((grand|overall) "
     r")?(totals?|sub-?totals?|summe|gesamt\w*|totale?|totaux|totaal|totalt|suma|razem|toplam"
@@ -93,12 +109,16 @@ def _from_file(
         re.search(r"<table\b", text[:2000], re.IGNORECASE) and "</t" in text.lower()
     ):
         table = _of_page(_whole(path, encoding))
+        if table is None and (whole := objects.of_xml(_whole(path, encoding))) is not None:
+            source = _from_tables(connection, whole, path, argument)
+            if source is not None:
+                return source
         if table is None:
             raise InvalidRequest(f"{argument}: {path.name!r} is a web page or XML; export the table as CSV")
     elif any(line.startswith(_LOG_HEADER) for line in text.splitlines()[:10]):
         table = _of_log(_whole(path, encoding))
-    elif sum(_RULE.fullmatch(line) is not None for line in text.splitlines()[:20]):
-        table = _of_printout(_whole(path, encoding))
+    elif any(_RULE.fullmatch(line.translate(_FRAME)) for line in text.splitlines()[:20]):
+        table = _of_printout(_whole(path, encoding).translate(_FRAME), argument)
     if table is not None:
         return sources.open_source(connection, table, argument=argument)
     if path.suffix.casefold() in WORKBOOKS and not {*text_files.DELIMITERS} & {*text}:
@@ -135,21 +155,47 @@ def _whole(path: Path, encoding: str | None) -> str:
 
 
 def _from_json(connection: duckdb.DuckDBPyConnection, path: Path, head: bytes, argument: str) -> Source:
-    """Read lines or an array of objects, or the one table in another value of JSON."""
+    """Read lines or an array of objects, or the likely table in another value of JSON."""
     first, _, rest = head.partition(b"\n")
     has_lines = head.startswith(b"{") and rest.strip() and objects.decoded(first)
-    if not has_lines and not re.match(rb"\[\s*\{", head):
-        found = objects.tables_in(objects.decoded(_whole(path, None).encode()))
-        if len(found) == 1:
-            with TemporaryDirectory() as folder:
-                copy = Path(folder) / path.name.removesuffix(".gz")
-                copy.write_bytes(b"\n".join(map(msgspec.json.encode, found[0])))
-                return sources.open_source(connection, copy, argument=argument, form=".json")
-        if len(found) > 1:
-            raise InvalidRequest(
-                f"{argument}: {path.name!r} has several lists of rows; write the one with the rows to a file"
-            )
+    has_rows = has_lines or re.match(rb"\[\s*\{", head)
+    if not has_rows or objects.has_parts(_first_object(head.removeprefix(b"["))):
+        text = _whole(path, None).encode()
+        whole = (
+            [*map(objects.decoded, filter(None, text.splitlines()))] if has_lines else objects.decoded(text)
+        )
+        source = _from_tables(connection, whole, path, argument)
+        if source is not None:
+            return source
     return sources.open_source(connection, path, argument=argument, form=".json")
+
+
+def _first_object(text: bytes) -> Any:
+    """Return the first object of JSON in a text that may be cut."""
+    try:
+        return json.JSONDecoder().raw_decode(text.decode(errors="ignore").lstrip())[0]
+    except ValueError:
+        return None
+
+
+def _from_tables(
+    connection: duckdb.DuckDBPyConnection, whole: Any, path: Path, argument: str
+) -> Source | None:
+    """Read the likely table in a value of JSON; None if it has none."""
+    tables = objects.tables_in(whole)
+    found = objects.likely(tables, argument) if len(tables) > 1 else tables
+    if len(found) > 1:
+        listed = ", ".join(repr(name) for name in found)
+        raise InvalidRequest(
+            f"{argument}: {path.name!r} has several lists that may be the {argument}: {listed}; write "
+            "the one with the rows to a file"
+        )
+    for rows in found.values():
+        with TemporaryDirectory() as folder:
+            copy = Path(folder) / "rows.json"
+            copy.write_bytes(b"\n".join(map(msgspec.json.encode, rows)))
+            return sources.open_source(connection, copy, argument=argument, form=".json")
+    return None
 
 
 class _Page(HTMLParser):
@@ -199,9 +245,15 @@ def _of_log(text: str) -> pa.Table | None:
     return _table([names, *csv.reader(body, delimiter=mark)], nulls=("-", ""))
 
 
-def _of_printout(text: str) -> pa.Table | None:
+def _of_printout(text: str, argument: str) -> pa.Table | None:
     """Return the rows of a table in a frame of dashes and bars, as the clients of databases print it."""
     lines = text.splitlines()
+    if any(map(_RECORD.fullmatch, lines)):
+        return _of_records(lines)
+    if any(re.fullmatch(r"[|\s·.…]*", line) and re.search("[·…]", line) for line in lines):
+        raise InvalidRequest(
+            f"{argument}: the printout leaves out rows, where it has lines of dots; print or export all rows"
+        )
     rules = [number for number, line in enumerate(lines) if _RULE.fullmatch(line)]
     bars = [line for line in lines if "|" in line and not _RULE.fullmatch(line)]
     if len(bars) > 1:
@@ -214,13 +266,34 @@ def _of_printout(text: str) -> pa.Table | None:
         return None
     spans = [match.span() for match in re.finditer("-+", lines[number])]
     ends: list[int | None] = [*(start for start, _ in spans[1:]), None]
-    below = [line for line in lines[number + 1 :] if line.strip() and not re.match(r"\s*\(\d+ rows?", line)]
+    header = lines[number - 1].strip()
+    below = [
+        line
+        for line in lines[number + 1 :]
+        if line.strip()
+        and not _RULE.fullmatch(line)
+        and line.strip() != header
+        and not re.fullmatch(r"\s*(\(\d+ \w+( \w+)?\)|\d+ \w+ \w+\.|SQL> .*)\s*", line)
+    ]
     return _table(
         [
             [line[start:end].strip() for (start, _), end in zip(spans, ends, strict=True)]
             for line in (lines[number - 1], *below)
         ]
     )
+
+
+def _of_records(lines: Sequence[str]) -> pa.Table | None:
+    """Return rows that are printed with a line for each of their cells, below a line that numbers them."""
+    rows: list[dict[str, str]] = []
+    for line in lines:
+        name, *cells = re.split("[|:]", line, maxsplit=1)
+        if _RECORD.fullmatch(line):
+            rows.append({})
+        elif cells and rows:
+            rows[-1][name.strip()] = cells[0].strip()
+    names = [*dict.fromkeys(name for row in rows for name in row)]
+    return _table([names, *([row.get(name, "") for name in names] for row in rows)])
 
 
 def _table(rows: Sequence[Sequence[str]], nulls: Sequence[str] = _NULLS) -> pa.Table | None:
@@ -259,7 +332,7 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
                 if error.start < len(content) - 4:
                     continue
                 text = content[: error.start].decode(encoding)
-            score = _score(text, letters, words.split())
+            score = _score(text, letters or encoding, words.split())
             if score > scores.get(encoding, (-1.0, ""))[0]:
                 scores[encoding] = (score, text)
     ranked = sorted(scores.items(), key=lambda item: -item[1][0])
@@ -288,31 +361,41 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
 
 
 def _score(text: str, letters: str, words: Sequence[str]) -> float:
-    """Return the share of the words with foreign letters that a language has, and more for known words."""
+    """Return the share of the words with foreign letters that a language has, and more for known words.
+
+    Of languages of the East, common characters stand for its letters, and the encoding for the language.
+    """
     found = {word for word in re.findall(r"[^\s\d,;|\"'.()\[\]:/<>=-]+", text) if not word.isascii()}
     if not found:
         return 0
-    if not letters:
-        fits = sum(all(not c.isalpha() or _is_eastern(c) for c in word) for word in found)
+    if letters in _COMMON:
+        eastern = [c for word in found for c in word if c.isalpha() and not c.isascii()]
+        common = sum(_is_common(c, *_COMMON[letters]) for c in eastern)
         known = sum(any(each in word for each in words) for word in found)
-    else:
-        own = {*letters, *letters.upper(), *"€£§°–—’‘“”„«»…\u00a0№"}
-        # Only Latin letters stand beside those of ASCII in one word.
-        own |= set(string.ascii_letters) if min(letters) < "\u0250" else set()
-        fits = sum(
-            all(c in own or (c.isascii() and not c.isalpha()) for c in word)
-            and (word.islower() or word.istitle() or word.isupper())
-            for word in found
-        )
-        known = sum(word.lower() in words for word in found)
+        return common / max(1, len(eastern)) + known / len(found)
+    own = {*letters, *letters.upper(), *"€£§°–—’‘“”„«»…\u00a0№"}
+    # Only Latin letters stand beside those of ASCII in one word.
+    own |= set(string.ascii_letters) if min(letters) < "\u0250" else set()
+    fits: int = sum(
+        all(c in own or (c.isascii() and not c.isalpha()) for c in word)
+        and (word.islower() or word.istitle() or word.isupper())
+        for word in found
+    )
+    known = sum(word.lower() in words for word in found)
     return fits / len(found) + known / len(found) if fits == len(found) or known else fits / len(found) / 2
 
 
-def _is_eastern(character: str) -> bool:
+def _is_common(character: str, encoding: str, last: int) -> bool:
+    """Return whether a character is among the common ones of a language, which its encoding has first."""
+    try:
+        code = character.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    # Letters of Japan are in the encodings of China, too; narrow ones are what other encodings look like.
     name = unicodedata.name(character, "")
-    return name.startswith(
-        ("CJK UNIFIED", "HIRAGANA", "KATAKANA", "HANGUL SYLLABLE", "FULLWIDTH", "IDEOGRAPHIC", "CJK")
-    )
+    is_kana = "HIRAGANA" in name or "KATAKANA" in name
+    fits = encoding == "euc_jp" and not name.startswith("HALFWIDTH") if is_kana else True
+    return fits and len(code) == 2 and code[0] <= last
 
 
 # -- rows and columns without data

@@ -3,12 +3,15 @@
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
+from xml.etree import ElementTree
 
 import duckdb
 import msgspec
+import pyarrow as pa
 
+from attrib_ds.errors import warn
 from attrib_ds.importers.content import evidence
-from attrib_ds.records import sources
+from attrib_ds.records import sources, written_values
 from attrib_ds.records.sources import ROW, Source, quoted
 
 Rows = list[dict[str, Any]]
@@ -24,6 +27,12 @@ _TYPED: Final = re.compile(
     r"|(string|integer|double|timestamp|boolean|reference)Value))+$"
 )
 _SAMPLE: Final = 100
+#: Roles whose names speak for a table, by the argument that it is given as.
+_ROLES: Final = {
+    "touchpoints": ("user", "date", "node", "source", "medium", "campaign"),
+    "conversions": ("user", "date", "conversion", "value", "status"),
+    "spend": ("date", "spend", "campaign"),
+}
 
 
 def decoded(text: bytes) -> Any:
@@ -34,35 +43,103 @@ def decoded(text: bytes) -> Any:
         return None
 
 
-def tables_in(whole: Any) -> list[Rows]:
-    """Return the tables in a value of JSON; none if it is a row itself.
+def tables_in(whole: Any) -> dict[str, Rows]:
+    """Return the tables in a value of JSON by the keys above them; none if it is a row itself.
 
     Examples
     --------
     >>> tables_in({"fields": [{"name": "id"}, {"name": "sum"}], "rows": [[1, 2.5]]})
-    [[{'id': 1, 'sum': 2.5}]]
+    {'': [{'id': 1, 'sum': 2.5}]}
     >>> tables_in({"id": {"0": 7, "1": 8}, "sum": {"0": 2.5, "1": 3}})
-    [[{'id': 7, 'sum': 2.5}, {'id': 8, 'sum': 3}]]
+    {'': [{'id': 7, 'sum': 2.5}, {'id': 8, 'sum': 3}]}
+    >>> tables_in({"visits": {"ann1": {"p1": {"t": 1}}, "bob2": {"p2": {"t": 2}}}})
+    {'visits': [{'key': 'ann1', 'key 2': 'p1', 't': 1}, {'key': 'bob2', 'key 2': 'p2', 't': 2}]}
     """
+    if _are_rows(whole):
+        return {"": _spread(whole)}
     if isinstance(whole, list) and whole:
         names, *rows = whole
-        return [_with_names(names, rows)] if _names(names) and _fit(rows, len(names)) else []
-    return [] if not isinstance(whole, dict) or _is_record(whole) else list(_below(whole, _DEEPEST))
+        return {"": _with_names(names, rows)} if _names(names) and _fit(rows, len(names)) else {}
+    return {} if not isinstance(whole, dict) or _is_record(whole) else dict(_below(whole, "", _DEEPEST))
 
 
-def _below(value: dict[str, Any], depth: int) -> Iterator[Rows]:
+def _below(value: dict[str, Any], path: str, depth: int) -> Iterator[tuple[str, Rows]]:
     """Yield the tables in an object, or below its keys."""
     found = _of_schema(value) or _of_columns(value) or _of_ids(value)
     if found:
-        yield found
+        yield path, found
         return
     for name, each in value.items():
+        below = f"{path}.{name}" if path else name
         if name in _BESIDE:
             continue
-        if isinstance(each, list) and each and all(isinstance(row, dict) for row in each):
-            yield each
+        if _are_rows(each):
+            yield below, _spread(each)
         elif isinstance(each, dict) and depth:
-            yield from _below(each, depth - 1)
+            yield from _below(each, below, depth - 1)
+
+
+def _are_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+
+
+def has_parts(row: Any) -> bool:
+    """Return whether an object has no instant, and a list of objects that have: the rows are in the list."""
+    return isinstance(row, dict) and not _has_instants([row]) and _parts_of(row) is not None
+
+
+def _parts_of(row: dict[str, Any]) -> str | None:
+    lists = [name for name, each in row.items() if _are_rows(each) and _has_instants(each)]
+    return lists[0] if len(lists) == 1 else None
+
+
+def _spread(rows: Rows) -> Rows:
+    """Return the rows in the lists of objects without an instant, beside what the objects say."""
+    sample = rows[:_SAMPLE]
+    names = [_parts_of(row) for row in sample]
+    name = next(filter(None, names), None)
+    if name is None or _has_instants(sample) or not {*names} <= {name, None}:
+        return rows
+    return [
+        {**{f"{name}.parent.{each}" if each in part else each: of_row for each, of_row in above}, **part}
+        for row in rows
+        for above in [[(each, of_row) for each, of_row in row.items() if each != name]]
+        for part in row.get(name) or []
+    ]
+
+
+def _leaves(row: dict[str, Any], depth: int = _DEEPEST) -> Iterator[tuple[str, Any]]:
+    """Yield the values in an object and in those below it, apart from lists, by dotted names."""
+    for name, value in row.items():
+        if isinstance(value, dict) and depth:
+            yield from ((f"{name}.{below}", each) for below, each in _leaves(value, depth - 1))
+        elif not isinstance(value, list | dict):
+            yield name, value
+
+
+def _has_instants(rows: Rows) -> bool:
+    return any(_is_instant(*leaf) for row in rows[:_SAMPLE] for leaf in _leaves(row))
+
+
+def _is_instant(name: str, value: Any) -> bool:
+    if isinstance(value, str) and written_values.looks_like_instant(value):
+        return True
+    name, text = _TYPED.sub("", name), str(value)
+    is_count = len(text) > 9 and written_values.count_since_1970(text) is not None
+    return is_count and evidence.weight("date", name.rpartition(".")[2]) > 0
+
+
+def likely(tables: dict[str, Rows], argument: str) -> dict[str, Rows]:
+    """Return the tables that speak most for what a file is given as: by instants, and names of columns."""
+    dated = {path: rows for path, rows in tables.items() if _has_instants(rows)} or tables
+    points = {}
+    for path, rows in dated.items():
+        names = {_TYPED.sub("", name) for row in rows[:_SAMPLE] for name, _ in _leaves(row)}
+        points[path] = sum(
+            any(evidence.weight(role, name) > 0 or evidence.names_level(role, name) for name in names)
+            for role in _ROLES.get(argument, ())
+        )
+    return {path: rows for path, rows in dated.items() if points[path] == max(points.values())}
 
 
 def _is_record(value: dict[str, Any]) -> bool:
@@ -133,15 +210,63 @@ def _of_columns(value: dict[str, Any]) -> Rows | None:
     return _with_names([*value], [list(row) for row in zip(*cells, strict=True)])
 
 
-def _of_ids(value: dict[str, Any]) -> Rows | None:
-    """Return rows that are members of an object under their ids, which become a column."""
-    rows = [*value.values()]
-    if len(rows) < 2 or not all(isinstance(row, dict) and len(row) > 1 for row in rows):
+def _of_ids(value: dict[str, Any], level: int = 1) -> Rows | None:
+    """Return rows that are members of an object under their ids, or of lists or objects there."""
+    parts = [*value.values()]
+    has_digits = sum(bool(re.search(r"\d", name)) for name in value)
+    are_alike = all(isinstance(part, dict) and part.keys() == parts[0].keys() for part in parts)
+    are_rows = len(parts) > 1 and are_alike and len(parts[0]) > 1 and _has_instants(parts)
+    if not parts or (level == 1 and 2 * has_digits < len(value) and not are_rows):
         return None
-    if not all(re.search(r"\d", name) for name in value) or not {*rows[0]} & {*rows[-1]}:
+    name = "key" if level == 1 else f"key {level}"
+    if all(map(_are_rows, parts)) and len(parts) > 1:
+        return [{name: key, **row} for key, rows in value.items() for row in rows]
+    if not all(isinstance(part, dict) and part for part in parts):
         return None
-    name = "Unnamed: 0" if all(each.isdigit() for each in value) else "key"
-    return [{name: each, **row} for each, row in value.items()]
+    if level <= _DEEPEST and all(isinstance(each, dict) for part in parts for each in part.values()):
+        deeper = [_of_ids(part, level + 1) for part in parts]
+        if all(deeper):
+            return [{name: key, **row} for key, rows in zip(value, deeper, strict=True) for row in rows or ()]
+    if level == 1 and (len(parts) < 2 or any(len(part) < 2 for part in parts)):
+        return None
+    if not {*parts[0]} & {*parts[-1]}:
+        return None
+    name = "Unnamed: 0" if level == 1 and all(each.isdigit() for each in value) else name
+    return [{name: key, **row} for key, row in value.items()]
+
+
+def of_xml(text: str) -> dict[str, Any] | None:
+    """Return the elements of XML as objects, with attributes as members; None of text that is none.
+
+    Examples
+    --------
+    >>> of_xml("<orders><order id='7'><sum unit='EUR'>2,50</sum></order><order id='8'/></orders>")
+    {'orders': {'order': [{'id': '7', 'sum': {'unit': 'EUR', 'sum': '2,50'}}, {'id': '8'}]}}
+    """
+    text = re.sub(r"^\s*<\?xml.*?\?>", "", text)
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        return None
+    try:
+        root = ElementTree.fromstring(text)  # noqa: S314  (without entities)
+    except ElementTree.ParseError:
+        return None
+    return {_plain(root.tag): _object_of(root)}
+
+
+def _plain(name: str) -> str:
+    return name.rpartition("}")[2]
+
+
+def _object_of(element: ElementTree.Element) -> Any:
+    members: dict[str, Any] = {_plain(name): value for name, value in element.attrib.items()}
+    parts: dict[str, list[Any]] = {}
+    for part in element:
+        parts.setdefault(_plain(part.tag), []).append(_object_of(part))
+    members |= {name: found if len(found) > 1 else found[0] for name, found in parts.items()}
+    text = (element.text or "").strip()
+    if not members:
+        return text or None
+    return {**members, _plain(element.tag): text} if text else members
 
 
 def unwrapped(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
@@ -149,6 +274,8 @@ def unwrapped(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
     for column in [name for name, kind in source.types.items() if kind == "VARCHAR"]:
         if _has_objects(connection, source, column):
             source = sources.with_members(connection, source, column)
+    for column in [name for name in source.columns if evidence.weight("refund", name) > 0]:
+        source = _with_sums(connection, source, column)
     parts: dict[str, list[str]] = {}
     for name in source.columns:
         parts.setdefault(_TYPED.sub("", name) or name, []).append(name)
@@ -162,6 +289,56 @@ def unwrapped(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
     )
     query = f"SELECT {quoted(ROW)}, {columns} FROM {source.relation}"
     return sources.selected(connection, source, query)
+
+
+def _with_sums(connection: duckdb.DuckDBPyConnection, source: Source, column: str) -> Source:
+    """Return a table in which the sums of refunds stand for the lists of them in a column."""
+    text = source.text(column)
+    lists = connection.execute(
+        f"SELECT {quoted(ROW)}, {text} FROM {source.relation} WHERE {text}[1] = '[' AND json_valid({text})"
+    ).fetchall()
+    if not lists:
+        return source
+    sums = [(row, _given_back(decoded(each.encode()))) for row, each in lists]
+    if any(amount is None for _, amount in sums):
+        warn(f"the amounts of the refunds in {column!r} are not known, and are not subtracted")
+        return source
+    connection.register(
+        "sums", pa.table({"place": [row for row, _ in sums], "amount": [each for _, each in sums]})
+    )
+    query = (
+        f"SELECT * EXCLUDE (place, amount) REPLACE (CAST(amount AS VARCHAR) AS {quoted(column)}) "
+        f"FROM {source.relation} LEFT JOIN sums ON {quoted(ROW)} = place ORDER BY {quoted(ROW)}"
+    )
+    source = sources.selected(connection, source, query)
+    connection.unregister("sums")
+    return source
+
+
+def _given_back(value: Any) -> float | None:
+    """Return the sum of the amounts of refunds in JSON; None if they are not known.
+
+    Examples
+    --------
+    >>> _given_back([{"id": 5, "total": "-2.50"}, {"transactions": [{"amount": "4.00"}]}])
+    6.5
+    """
+    if isinstance(value, list):
+        parts = [_given_back(each) for each in value]
+        return None if None in parts else sum(filter(None, parts), start=0.0)
+    if not isinstance(value, dict):
+        try:
+            return abs(float(value))
+        except (TypeError, ValueError):
+            return None
+    points = {name: max(evidence.weight(role, name) for role in ("value", "refund")) for name in value}
+    named = [name for name in sorted(points, key=lambda name: -points[name]) if points[name] > 0]
+    lists = [each for name, each in value.items() if _are_rows(each) and "line" not in name]
+    for each in [*(value[name] for name in named), *lists]:
+        if (amount := _given_back(each)) is not None:
+            digits = value.get("fractionDigits", 2)
+            return amount / 10**digits if "centAmount" in value else amount
+    return None
 
 
 def _has_objects(connection: duckdb.DuckDBPyConnection, source: Source, column: str) -> bool:

@@ -180,8 +180,12 @@ class Rows:
             counted.columns.add(column)
             word = self.source.word(column)
             undecided: list[str] = []
+            is_deal = any(class_of("outcome", each) for each in classes)
+            is_payment = evidence.weight("payment", column) > 0
             for each, name in classes.items():
-                keep = kept_words.get(each.casefold(), name not in {"undone", "unpaid"})
+                # A deal that is neither won nor lost is open, and a pending payment is unpaid.
+                is_open = (is_deal and name != "done") or (is_payment and _is_awaited(each, name))
+                keep = kept_words.get(each.casefold(), not is_open and name not in {"undone", "unpaid"})
                 if not keep:
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
                 elif name != "done":
@@ -302,6 +306,11 @@ class Rows:
         )
 
 
+def _is_awaited(word: str, name: str | None) -> bool:
+    """Return whether a word of a column of payments says that the payment is still to come."""
+    return name == "pending" and not re.search("auth|autor|reserv|hold", " ".join(evidence.words_of(word)))
+
+
 def _rank_sql(word: str, classes: Mapping[str, str | None]) -> str:
     whens = " ".join(
         f"WHEN {literal(each)} THEN {_RANKS[name]}"
@@ -339,11 +348,12 @@ def netted(lines: str, *, has_kinds: bool, adds_up: bool) -> tuple[str, str]:
     )
     marked = (
         f"SELECT *, conversion IS NOT NULL AND bool_or(is_void) {of_id} AS is_taken_back, "
-        f"is_hold AND conversion IS NOT NULL AND bool_or(NOT is_hold AND NOT is_back AND NOT is_void) "
-        f"{of_id} AS is_double, "
+        f"is_hold AND conversion IS NOT NULL AND (bool_or(NOT is_hold AND NOT is_back AND NOT is_void) "
+        f"{of_id} OR row_number() OVER (PARTITION BY conversion, is_hold ORDER BY row) > 1) AS is_double, "
         f"CASE WHEN conversion IS NULL THEN 0 ELSE count(*) FILTER (NOT is_back AND NOT is_hold) "
         f"{of_id} END AS sales, "
-        f"CASE WHEN conversion IS NULL THEN 0 ELSE count(*) FILTER (NOT is_back) {of_id} END AS payments, "
+        f"CASE WHEN conversion IS NULL THEN 0 ELSE count(*) FILTER (NOT is_back AND NOT is_hold) {of_id} "
+        f"+ CAST(bool_or(is_hold) {of_id} AS INTEGER) END AS payments, "
         f"sum(CASE WHEN is_back THEN value END) {of_id} AS back FROM ({signed})"
     )
     one = "(CASE WHEN sales > 0 THEN sales ELSE payments END) = 1"
