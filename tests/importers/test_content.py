@@ -868,4 +868,4 @@ def test_parameters_without_an_address_tell_where_a_visit_came_from():
 
 
 def test_a_wide_sign_of_yen_is_one(read):
-    assert read('order_id,email,date,total\n1,ann@x.example,2025-09-03,"￥12,800"\n')[0] == {"1": 12800.0}
+    assert read('order_id,email,date,total\n1,ann@x.example,2025-09-03,"￥1,200.50"\n')[0] == {"1": 1200.5}
