@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import pairwise
 from operator import add
 from typing import Any, Final
@@ -45,9 +45,14 @@ class DuckDB(Backend):  # type: ignore[misc]
     ) -> ibis.Schema:
         """Return the columns of a table; raises an error of DuckDB if there is none."""
         table = sg.exp.table_(table_name, db=database, catalog=catalog, quoted=True).sql(self.dialect)
-        read = self.compiler.type_mapper.from_string
         columns = self.con.execute(f"DESCRIBE {table}").fetchall()
-        return ibis.schema({name: read(kind, nullable=null == "YES") for name, kind, null, *_ in columns})
+        return ibis.schema({name: _type(kind, null == "YES") for name, kind, null, *_ in columns})
+
+
+@lru_cache(1_024)
+def _type(kind: str, nullable: bool) -> Any:
+    """Return the type of Ibis for the name of one; parsing it takes a fifth of a millisecond."""
+    return _Compiler.type_mapper.from_string(kind, nullable=nullable)
 
 
 def engine(memory: str | None = None) -> Any:
