@@ -28,7 +28,15 @@ def connect() -> duckdb.DuckDBPyConnection:
     >>> other.execute("SELECT table_name FROM duckdb_tables()").fetchall()
     []
     """
-    return _database(os.getpid()).cursor()
+    process = os.getpid()
+    connection = _database(process).cursor()
+    try:
+        connection.execute("SELECT 1").fetchall()
+    except duckdb.FatalException:
+        # An internal error of DuckDB ends a database for good.
+        _database.cache_clear()
+        connection = _database(process).cursor()
+    return connection
 
 
 @cache
