@@ -6,12 +6,35 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import support.no_iri_grammar  # noqa: F401
 from support.page_scripts import ROOT, named_extras
 
 HAS_SPARK = importlib.util.find_spec("pyspark") is not None and shutil.which("java") is not None
 
 #: Removed when the tests end; each notebook has a folder in it.
 _FOLDERS = tempfile.TemporaryDirectory(prefix="notebooks-")
+
+
+#: nbval is not loaded as a plugin, since it costs each start of pytest a second; these are its options.
+_OPTIONS = {
+    "nbdime": False,
+    "nbval_cell_timeout": 2000.0,
+    "nbval_current_env": False,
+    "nbval_kernel_name": None,
+    "nbval_kernel_startup_timeout": 60.0,
+    "nbval_lax": False,
+    "nbval_sanitize_with": str(ROOT / "notebooks/sanitize.cfg"),
+}
+
+
+def pytest_collect_file(file_path, parent):
+    """Collect the cells of notebooks."""
+    if file_path.suffix != ".ipynb":
+        return None
+    from nbval.plugin import IPyNbFile
+
+    vars(parent.config.option).update(_OPTIONS)
+    return IPyNbFile.from_parent(parent, path=file_path)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,6 +10,7 @@ import signal
 import jwt.algorithms
 import pandas as pd
 import pytest
+import support.no_iri_grammar  # noqa: F401
 from _pytest.doctest import DoctestItem
 from cryptography.hazmat.primitives import serialization
 from hypothesis import Phase, settings

@@ -1,4 +1,4 @@
-"""A project that was opened before a fork refuses at once in the child, and its parent goes on."""
+"""A project that was opened before a fork refuses at once in the child; computations go on in both processes."""
 
 import os
 import subprocess
@@ -60,11 +60,35 @@ REMOTE = """
     forked(lambda: (refused(lambda: at.list_nodes(shop)), shop.close()))
 """
 
+COMPUTATION = """
+    import pandas as pd
+    counted = pd.DataFrame({"path": ["search > email"], "n": [2]})
+
+    def credited():
+        paths = at.Paths.from_sequences(counted, path="path", conversions="n")
+        return at.attribute(paths, "linear")["conversions"].tolist()
+
+    def child():
+        assert credited() == [1, 1]
+
+    child()
+    forked(child)
+    child()
+"""
+
 
 @pytest.mark.large
 @pytest.mark.parametrize("body", [EMBEDDED, REMOTE], ids=["embedded", "remote"])
 def test_a_forked_child_is_refused_at_once(tmp_path, body):
+    run(body, tmp_path)
+
+
+def test_a_forked_child_computes_after_its_parent_has(tmp_path):
+    run(COMPUTATION, tmp_path)
+
+
+def run(body, folder):
     code = textwrap.dedent(FORK) + textwrap.dedent(body)
-    run = [sys.executable, "-c", code, str(tmp_path / "shop.duckdb")]
-    finished = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+    command = [sys.executable, "-c", code, str(folder / "shop.duckdb")]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert finished.returncode == 0, finished.stderr

@@ -177,7 +177,7 @@ def _deduplicate_events(connection: duckdb.DuckDBPyConnection) -> None:
             -- A page sends events of several transactions at one instant.
             SELECT *, {marks}, try_cast(p_ga_session_id AS BIGINT) AS session,
                 concat_ws('.', visitor, event_name, micros, bundle, page_index, ordering, event_index,
-                    coalesce(transaction, p_transaction_id)) AS event_key
+                    nullif(coalesce(transaction, p_transaction_id), '(not set)')) AS event_key
             FROM parsed
         )
         SELECT *, make_timestamp(micros) AS occurred,

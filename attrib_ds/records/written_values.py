@@ -15,6 +15,7 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
+from attrib_ds import scratch
 from attrib_ds.contract.identifiers import CURRENCIES, SIGNS
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.sources import RFC_3339, instant, literal
@@ -396,9 +397,9 @@ def moments(texts: Iterable[str], *, dayfirst: bool | None) -> dict[str, tuple[d
 
 
 def _table_of(texts: Iterable[str]) -> duckdb.DuckDBPyConnection:
-    """Open a database with the distinct words of texts, in the table ``texts``."""
+    """Open a connection to the distinct words of texts, in the table ``texts``."""
     words = pa.table({"word": pa.array(sorted({*texts}), pa.string())})
-    return duckdb.connect().register("texts", words)
+    return scratch.connect().register("texts", words)
 
 
 #: Decimal marks.

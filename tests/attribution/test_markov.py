@@ -517,6 +517,7 @@ def test_long_walks_are_solved(walk):
     check_effects([*journeys_of(400), round_and_round], order=2, nodes=NAMES[:3])
 
 
+@pytest.mark.slow
 def test_chains_that_would_take_hours_are_refused():
     pairs = pd.DataFrame({"path": [f"a{number} > b{number}" for number in range(16_000)], "n": 1})
     paths = Paths.from_sequences(pairs, path="path", conversions="n")

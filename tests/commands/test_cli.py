@@ -453,6 +453,7 @@ def test_names_in_a_report_cannot_steer_a_terminal_or_disguise_text(tmp_path):
     assert "\\x1b[2Jads\\x07" in page
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_a_command_quietly_after_its_files(tmp_path):
     """As `attrib-ds demo | head` does, whose reader leaves before anything is printed."""
     read, write = os.pipe()

@@ -1,7 +1,8 @@
 """Fixtures of the conformance tests, which run over both transports.
 
 ``service`` is the project of a test module, once embedded and once over HTTP. Tests of features that only exist
-over HTTP are marked ``http_only``. The half over HTTP is slow, except for the modules of ``BOTH_BY_DEFAULT``.
+over HTTP are marked ``http_only``. The half over HTTP is slow, except for the modules of ``BOTH_BY_DEFAULT``. The
+embedded half of slow tests is large: the same service answers over HTTP.
 """
 
 from pathlib import Path
@@ -21,11 +22,13 @@ BOTH_BY_DEFAULT = {"test_service.py", "test_errors.py"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Call the half over HTTP slow, and refuse a test of a rule over one transport that is not marked."""
+    """Call one half slow or large, and refuse a test of a rule over one transport that is not marked."""
     for item in items:
         if item.path.parent != HERE:
             continue
         transport = getattr(getattr(item, "callspec", None), "params", {}).get("transport")
+        if transport == "embedded" and item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.large)
         if transport == "http" and item.path.name not in BOTH_BY_DEFAULT:
             item.add_marker(pytest.mark.slow)
         if not item.name.startswith("test_r"):

@@ -33,6 +33,7 @@ def drawn(http):
     return description_for(drawn_project(http, PROJECT))
 
 
+@pytest.mark.few(52)
 @pytest.mark.slow
 @pytest.mark.http_only
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["good", "bad"])

@@ -156,7 +156,7 @@ def test_ten_thousand_values_cost_about_as_much_as_ten(field):
     kind = user if field.startswith("fields") else interaction
     texts = [f"u{number}" for number in range(50_000)]
     values = [[text] for text in texts] if kind is user else texts
-    table = engine().create_table("people", pa.table({"_id": texts, field: values}))
+    table = engine("1GB").create_table("people", pa.table({"_id": texts, field: values}))
 
     def seconds(count):
         # Shortest of three, since other programs run too.

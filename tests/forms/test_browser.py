@@ -122,6 +122,7 @@ def assert_accessible(page):
     assert [(rule["id"], [node["html"][:120] for node in rule["nodes"]]) for rule in violations] == []
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_from_the_sample_to_credited_channels_with_the_mouse(app, page, tmp_path):
     open_credits(page, app)

@@ -330,6 +330,7 @@ def test_files_show_their_first_rows_and_then_the_credits(tmp_path):
     assert "Shopify orders" in shown(form).split('class="attrib-notes"')[1]
 
 
+@pytest.mark.slow
 def test_files_of_spend_give_returns(tmp_path):
     (tmp_path / "visits.csv").write_text("user,source,medium,campaign,date\nu,google,cpc,Spring,2025-01-01\n")
     (tmp_path / "orders.csv").write_text("user,date,value,currency\nu,2025-01-03,100,EUR\n")
@@ -660,6 +661,7 @@ def test_the_workbench_switches_projects(tmp_path, monkeypatch):
     bench.project.close()
 
 
+@pytest.mark.slow
 def test_the_workbench_makes_a_form_when_its_page_is_shown(shop):
     bench = workbench()
     bench.open(shop)

@@ -16,7 +16,6 @@ from attrib_ds import (
     funnel,
     interaction,
     page_insights,
-    sample_project,
 )
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.forms.workbench import _READING, _WRITING, workbench
@@ -24,12 +23,12 @@ from attrib_ds.forms.workbench import _READING, _WRITING, workbench
 ASKED = {"event_type": "order", "statistic": "turnover", "level": "channel"}
 
 
-@pytest.fixture(scope="module")
-def shop():
-    with sample_project() as project:
-        yield project
+@pytest.fixture
+def shop(sample):
+    return sample
 
 
+@pytest.mark.slow
 def test_credits_are_those_of_the_last_whole_days(shop):
     page = forms.overview(shop)
     page.state = {"period": "4 weeks", "model": "Linear", "beside": "First touch"}
@@ -43,6 +42,7 @@ def test_credits_are_those_of_the_last_whole_days(shop):
     assert "What the spend brought back" in page._answers.html
 
 
+@pytest.mark.slow
 def test_days_before_the_first_conversions_are_no_period(shop):
     page = forms.overview(shop)
     page.state = {"period": "26 weeks"}
@@ -57,6 +57,7 @@ def test_days_before_the_first_conversions_are_no_period(shop):
     assert page._answers.is_stale
 
 
+@pytest.mark.slow
 def test_a_filter_keeps_conversions_and_says_how_many(shop):
     page = forms.overview(shop)
     page.state = {"only": "Country", "value": "FR"}
@@ -86,6 +87,7 @@ def test_a_channel_keeps_the_conversions_with_a_visit_of_it(shop):
     assert credits.loc[credits["model"] == "first_touch", "conversions"].sum() == pytest.approx(with_email)
 
 
+@pytest.mark.slow
 def test_pages_and_the_funnel_are_those_of_the_functions(shop):
     page = forms.overview(shop)
     page.state = {
@@ -118,6 +120,7 @@ def test_pages_and_the_funnel_are_those_of_the_functions(shop):
     assert "How far users get" not in page._answers.html
 
 
+@pytest.mark.slow
 def test_a_changed_menu_shows_other_numbers_at_once(shop):
     page = forms.overview(shop)
     page.start()

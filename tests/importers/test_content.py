@@ -750,13 +750,13 @@ def test_a_deal_that_is_neither_won_nor_lost_is_left_out(read):
     assert read(text)[0] == {"1": 10.0}
 
 
-def test_a_payment_that_is_awaited_is_left_out_and_other_pending_rows_count(read):
+def test_g249_pending_rows_and_awaited_payments_count(read):
     text = (
         "order_id,email,date,total,{}\n1,ann@x.example,2025-09-03,10,paid\n2,ann@x.example,2025-09-03,20,pending\n"
         "3,ann@x.example,2025-09-03,40,Awaiting payment\n"
     )
-    assert read(text.format("payment_status"))[0] == {"1": 10.0}
-    assert read(text.format("status"))[0] == {"1": 10.0, "2": 20.0}
+    for column in ("payment_status", "status"):
+        assert read(text.format(column))[0] == {"1": 10.0, "2": 20.0, "3": 40.0}
 
 
 def test_of_two_dates_the_creation_counts_and_is_told(read):

@@ -323,9 +323,9 @@ class TestAdjustments:
         )
         assert at.attribute(journeys.paths(adjustments=renewals), "linear")["value"].sum() == 80.0
 
-    def test_a_statistic_is_no_adjustment_of_itself(self):
-        with at.sample_project() as shop, pytest.raises(InvalidRequest, match="'turnover' is the statistic"):
-            at.conversion_paths(shop, event_type="order", statistic="turnover", adjustments=["turnover"])
+    def test_a_statistic_is_no_adjustment_of_itself(self, sample):
+        with pytest.raises(InvalidRequest, match="'turnover' is the statistic"):
+            at.conversion_paths(sample, event_type="order", statistic="turnover", adjustments=["turnover"])
 
     def test_refunds_say_nothing(self, journeys):
         refunds = pd.DataFrame({"event_id": ["1", "2"], "date": DAYS, "value": [-10.0, -5.0]})
@@ -341,15 +341,14 @@ def test_spend_of_nodes_that_do_not_exist_is_named(credit):
     credit(paths, "linear", spend=spend[spend["node_id"] == "email"])
 
 
-def test_a_filter_that_leaves_conversions_without_touchpoints_is_named():
-    with at.sample_project() as shop:
-        few = at.conversion_paths(shop, event_type="order", where=at.interaction("geo.countryCode") == "DE")
-        with pytest.warns(
-            InputWarning, match="unattributed: 1,140 of 1,446 conversions: where=interaction.*not conversions"
-        ):
-            at.attribute(few, "linear")
-        all_of_them = at.conversion_paths(shop, event_type="order", where=at.user("_id").is_not_null())
-        at.attribute(all_of_them, "linear")
+def test_a_filter_that_leaves_conversions_without_touchpoints_is_named(sample):
+    few = at.conversion_paths(sample, event_type="order", where=at.interaction("geo.countryCode") == "DE")
+    with pytest.warns(
+        InputWarning, match="unattributed: 1,140 of 1,446 conversions: where=interaction.*not conversions"
+    ):
+        at.attribute(few, "linear")
+    all_of_them = at.conversion_paths(sample, event_type="order", where=at.user("_id").is_not_null())
+    at.attribute(all_of_them, "linear")
 
 
 class TestErrorsThatLeadOn:

@@ -134,14 +134,14 @@ def fits(ax):
     return all(text.get_window_extent().x1 <= ax.figure.bbox.x1 for text in words)
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", plots.__all__)
 def test_words_stay_on_the_figure(name):
     assert fits(getattr(plots, name)(FRAMES[name]))
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", plots.__all__)
 def test_figures_grow_with_large_texts(name):

@@ -112,6 +112,7 @@ def test_what_no_engine_does_is_refused(tmp_path):
         at.open_hits(engine, hits="hit")
 
 
+@pytest.mark.slow
 def test_rows_in_memory_have_sessions_too():
     page = "https://shop.example/?gclid=Cj0KCQ"
     hits = pa.table({"trackerId": ["t", "u"], "date": [NOON, NOON], "pageUrl": [page, page]})

@@ -143,6 +143,7 @@ def test_a_file_that_the_system_does_not_open_is_not_damaged(service, path, tmp_
     assert contents(path.parent) == before
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_replaced_unless_a_process_has_it_open(service, path, tmp_path, windows):
     backup = back_up(service, tmp_path / "backup.duckdb")
     service.close()

@@ -96,6 +96,7 @@ def test_a_spoiled_project_is_repaired_to_what_it_was(file):
     assert contents(file.with_name(copy)) == spoiled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accept", [answers.EITHER, answers.JSON], ids=["arrow", "json"])
 def test_a_spoiled_project_is_read_from_afar_before_its_repair(file, accept):
     def read(project):

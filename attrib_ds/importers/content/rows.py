@@ -181,10 +181,9 @@ class Rows:
             word = self.source.word(column)
             undecided: list[str] = []
             is_deal = any(class_of("outcome", each) for each in classes)
-            is_payment = evidence.weight("payment", column) > 0
             for each, name in classes.items():
-                # A deal that is neither won nor lost is open, and a pending payment is unpaid.
-                is_open = (is_deal and name != "done") or (is_payment and _is_awaited(each, name))
+                # A deal that is neither won nor lost is open.
+                is_open = is_deal and name != "done"
                 keep = kept_words.get(each.casefold(), not is_open and name not in {"undone", "unpaid"})
                 if not keep:
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
@@ -304,11 +303,6 @@ class Rows:
             f"SELECT * FROM {relation} QUALIFY {key} IS NULL "
             f"OR ({key}, {record}) NOT IN (SELECT (id, record) FROM ({groups})) OR {is_latest}"
         )
-
-
-def _is_awaited(word: str, name: str | None) -> bool:
-    """Return whether a word of a column of payments says that the payment is still to come."""
-    return name == "pending" and not re.search("auth|autor|reserv|hold", " ".join(evidence.words_of(word)))
 
 
 def _rank_sql(word: str, classes: Mapping[str, str | None]) -> str:

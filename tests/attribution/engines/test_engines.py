@@ -295,7 +295,7 @@ amounts = st.lists(st.floats(-1e6, 1e6, allow_nan=False, allow_subnormal=False),
 
 @pytest.fixture(scope="module")
 def backend():
-    return engine()
+    return engine("1GB")
 
 
 def summed(backend, values):

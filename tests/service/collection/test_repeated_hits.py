@@ -132,6 +132,7 @@ def test_g247_one_of_the_hits_with_an_id_counts_in_any_order(way, is_together, a
             assert rows(store, "SELECT sum(hitCount) FROM interactions") == [(3,)]
 
 
+@pytest.mark.slow
 def test_g247_the_ways_in_do_not_matter():
     sent = [record(1, DAY, 1), record(1, EVENING, 0, agent=PHONE), record(1, DAY, 2)]
     for ways in itertools.permutations(WAYS.values()):
@@ -195,6 +196,7 @@ def test_a_session_that_was_merged_away_answers_to_its_former_id():
 USERS = "SELECT value, dense_rank() OVER (ORDER BY userId) FROM identities WHERE kind = 'trackerId' ORDER BY value"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_together", [True, False])
 def test_g247_a_page_whose_address_changes_is_one_browser(is_together):
     sent = [record(1, DAY, 0), record(1, EVENING, 0.1), record(2, EVENING, 1), record(3, "day.a8 p-2", 2)]

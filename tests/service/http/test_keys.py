@@ -117,6 +117,7 @@ def test_a_key_made_by_an_account_of_more_projects_opens_one(caller_with, server
     assert with_key("POST", "/api/v1/projects/other-shop/keys", {}).status == 403
 
 
+@pytest.mark.slow
 def test_the_body_cannot_name_another_project_or_account(call, server):
     others = {
         "projectId": "other-shop",

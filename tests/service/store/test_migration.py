@@ -90,6 +90,7 @@ def test_what_cannot_be_brought_up_to_date_stays_as_it_was(tmp_path, monkeypatch
     assert file.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_campaigns_of_an_earlier_format_keep_their_slugs_and_answer_to_those_of_their_texts(tmp_path):
     """G-246: texts that shared a slug are told apart from now on; who made the campaign decides on its text."""
     campaigns = {
