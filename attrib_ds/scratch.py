@@ -61,4 +61,6 @@ def open_database() -> duckdb.DuckDBPyConnection:
     # The default is the working directory.
     spill_folder = Path(tempfile.gettempdir()) / f"attrib_ds.{id(connection):x}.tmp"
     connection.execute("SET temp_directory = ?", [str(spill_folder)])
+    # In notebooks, DuckDB would draw a bar of its own into the output. Cursors inherit the setting.
+    connection.execute("SET enable_progress_bar = false")
     return connection

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import duckdb
 
-from attrib_ds import display, errors, sql_results
+from attrib_ds import display, errors, scratch, sql_results
 from attrib_ds.importers import journeys
 from attrib_ds.importers.aliases import Aliases
 from attrib_ds.records import export_tables, ga4_events, snowplow_events, written_values
@@ -109,7 +109,7 @@ def read_ga4(
     errors.check_choice("traffic", traffic, TRAFFIC)
     by_name = journeys.references(conversions)
     present_names = Aliases(aliases)
-    connection = duckdb.connect()
+    connection = scratch.open_database()
     ga4_events.open_ga4_events(connection, exports)
     notes = _create_ga4_visits(connection, is_last_click=traffic == "last_click")
     notes += _create_ga4_conversions(connection, by_name, journeys.checked_currency(currency))
@@ -387,7 +387,7 @@ def read_snowplow(
     """
     by_name = journeys.references(conversions)
     present_names = Aliases(aliases)
-    connection = duckdb.connect()
+    connection = scratch.open_database()
     snowplow_events.open_snowplow_events(connection, events)
     _create_snowplow_visits(connection)
     _create_snowplow_conversions(connection, by_name)
@@ -530,7 +530,7 @@ def read_matomo(
     0  organic-search/Google   30.0      EUR
     """
     present_names = Aliases(aliases)
-    connection = duckdb.connect()
+    connection = scratch.open_database()
     rules = {
         "visit IS NULL": "idVisit is missing",
         "started IS NULL": "firstActionTimestamp and serverTimestamp are not numbers of seconds",

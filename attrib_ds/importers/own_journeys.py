@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds import sql_results
+from attrib_ds import scratch, sql_results
 from attrib_ds.display import counted, worth
 from attrib_ds.errors import InvalidRequest, warn
 from attrib_ds.importers import exports, own_checks, own_paths, own_sources, own_spend, own_table
@@ -187,7 +187,7 @@ def read_tables(
     idle += ["flag"] if "flag" in named and conversions is not None else []
     if idle:
         warn(f"the reading names columns for {', '.join(idle)}, which no file has; they are not used")
-    connection = duckdb.connect()
+    connection = scratch.open_database()
     single = own = None
     if conversions is None and asked.conversion_page is None:
         single, own = own_sources.alone(connection, touchpoints, reading)
@@ -443,7 +443,7 @@ def find_columns(
     rows: object, roles: Iterable[str]
 ) -> tuple[tuple[str, ...], dict[str, list[str]], pd.DataFrame, str]:
     """Return the columns of a file or frame, those of each role, the first rows and what they are."""
-    table = own_table.OwnTable(duckdb.connect(), rows, "file", Formats())
+    table = own_table.OwnTable(scratch.open_database(), rows, "file", Formats())
     found: dict[str, list[str]] = {}
     for role in roles:
         if role == "node":

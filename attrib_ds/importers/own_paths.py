@@ -13,11 +13,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attrib_ds import scratch
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.display import and_others
 from attrib_ds.errors import warn
@@ -91,7 +91,7 @@ def read_sequences(
         If the file or a column is missing, or there are no readable rows.
     """
     named = dict(columns or {})
-    table = own_table.OwnTable(duckdb.connect(), file, "paths", formats)
+    table = own_table.OwnTable(scratch.open_database(), file, "paths", formats)
     steps = table.find_steps(named)
     if steps:
         table.take_steps(steps, separator)

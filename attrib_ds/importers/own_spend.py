@@ -10,11 +10,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from attrib_ds import scratch
 from attrib_ds.display import and_others, counted
 from attrib_ds.errors import InvalidRequest, closest, warn
 from attrib_ds.importers import formats as of_services
@@ -121,7 +121,7 @@ def read_spend(
     named.pop("node", None)
     if "spend_node" in named:
         named["node"] = named.pop("spend_node")
-    table = own_table.OwnTable(duckdb.connect(), file, "spend", formats)
+    table = own_table.OwnTable(scratch.open_database(), file, "spend", formats)
     if tables is not None:
         tables.append(table)
     if "currency" in named and named["currency"] not in table.header:

@@ -243,7 +243,7 @@ def ga4(
             member(row, "user_id"), accounts.get((visitor, int(session))) if session is not None else None
         )
         named = [member(row, "ecommerce.transaction_id"), params.get("transaction_id")]
-        amount, unit = _ga4_money(row, params)
+        amount, unit = _ga4_money(row, params, currency)
         found.append(
             Conversion(
                 row["event_name"],
@@ -376,12 +376,12 @@ def _ga4_records(
     return {}, {}
 
 
-def _ga4_money(row: dict, params: dict) -> tuple[float | None, str | None]:
+def _ga4_money(row: dict, params: dict, currency: str | None) -> tuple[float | None, str | None]:
     revenue, in_usd = (
         member(row, "ecommerce.purchase_revenue"),
         member(row, "ecommerce.purchase_revenue_in_usd"),
     )
-    unit = params.get("currency")
+    unit = first(params.get("currency"), currency)
     # Tables that lack the currency of a purchase often have its revenue in dollars alone.
     is_only = revenue is None and "value" not in params
     if in_usd is not None and (is_only or (unit is None and revenue is not None)):

@@ -116,6 +116,8 @@ class Store:
         self.ids = HexIds()
         self.query_cache: dict[Hashable, str] = {}
         self.cancellation = Cancellation()
+        # In notebooks, DuckDB would draw a bar into the output. Cursors inherit the setting.
+        connection.execute("SET enable_progress_bar = false")
         self.catalog = quoted(connection.execute("SELECT current_database()").fetchall()[0][0])
         path = connection.execute(
             "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"

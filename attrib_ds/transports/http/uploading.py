@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attrib_ds import local_files, sql_results
+from attrib_ds import local_files, scratch, sql_results
 from attrib_ds.contract import OPERATIONS, Answer, administration, build
 from attrib_ds.errors import NotSupported
 from attrib_ds.records import parts, sources
@@ -78,7 +77,7 @@ def _portions(source: Any, file: Path, rejected: list[dict[str, Any]]) -> Iterat
         raise NotSupported(
             f"hits: {type(source).__name__} is read where the project is; load it into an embedded project"
         )
-    with duckdb.connect() as connection:
+    with scratch.open_database() as connection:
         opened = sources.open_source(connection, source, argument="hits")
         rejected += [entry | {"id": None} for entry in opened.unreadable.to_pylist()]
         query = f"FROM {opened.relation} ORDER BY {sources.quoted(sources.ROW)}"
