@@ -40,7 +40,8 @@ def test_duckdb_draws_no_bar_where_python_is_interactive():
         "from attrib_ds import scratch\n"
         "from attrib_ds.service.store.store import Store\n"
         "query = \"SELECT current_setting('enable_progress_bar')\"\n"
-        "with Store.open(':memory:', 'shop').cursor() as cursor:\n"
+        "store = Store.open(':memory:', 'shop')\n"
+        "with store.cursor() as cursor:\n"
         "    connections = [cursor, scratch.connect(), scratch.open_database()]\n"
         "    print([connection.execute(query).fetchall()[0][0] for connection in connections])"
     )

@@ -6,7 +6,6 @@ from support.browsers import PROGRAMS, missing
 
 
 @pytest.mark.browser
-@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", PROGRAMS)
 def test_a_site_is_measured_alike_in_every_engine(engine):
@@ -16,7 +15,6 @@ def test_a_site_is_measured_alike_in_every_engine(engine):
 
 
 @pytest.mark.browser
-@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", REFUSING)
 def test_a_visitor_whose_browser_refuses_cookies_is_one(engine):
