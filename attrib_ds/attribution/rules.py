@@ -355,11 +355,12 @@ def _time_decay(model: models.TimeDecay, paths: Paths, touches: ir.Table) -> Any
     paths.require_dates("time decay")
     age, youngest = touches.age_days, touches.youngest_days
     if model.step is not None:
-        step = as_days(model.step, argument="step")
+        step = double(as_days(model.step, argument="step"))
         age, youngest = (age / step).floor() * step, (youngest / step).floor() * step
     # Ages are relative to the youngest touchpoint, so that a short half-life cannot underflow every weight;
     # engines compute exp() far faster than a power.
-    decayed = ((age - youngest) * (-math.log(2) / as_days(model.half_life, argument="half_life"))).exp()
+    rate = double(-math.log(2) / as_days(model.half_life, argument="half_life"))
+    decayed = ((age - youngest) * rate).exp()
     return decayed / total(decayed, over=_of_event(touches))
 
 

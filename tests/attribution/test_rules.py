@@ -1,5 +1,8 @@
 """Shapley values of observed sets: by hand, by the definition, and by position."""
 
+import re
+
+import ibis
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -10,7 +13,8 @@ from support.law_examples import examples
 from support.reference_path_models import observed_sets
 
 from attrib_ds import Paths, attribute, errors, position_credits
-from attrib_ds.attribution.models import Shapley
+from attrib_ds.attribution import rules
+from attrib_ds.attribution.models import Shapley, TimeDecay, rule_models
 
 few = settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -110,3 +114,17 @@ def test_intervals_count_a_node_once_per_conversion():
         assert credits.loc[("shapley", "a"), "high"] == pytest.approx(bound / 2)
         # Linear gives a two thirds.
         assert credits.loc[("linear", "a"), "high"] == pytest.approx(bound * 2 / 3)
+
+
+@pytest.mark.parametrize("model", [*rule_models(), TimeDecay(half_life="3D", step="1D")], ids=str)
+def test_constants_of_weights_are_doubles(model):
+    """DuckDB 1.5 reads 0.099 as a decimal, and rounds it to another double than DuckDB 2 does."""
+    date = pd.to_datetime(["2025-01-01T10:00Z", "2025-01-02T10:00Z"])
+    clicks = pd.DataFrame({"user_id": "u", "node_id": ["a", "b"], "date": date})
+    paths = Paths.from_frames(clicks, pd.DataFrame({"event_id": ["e"], "user_id": "u", "date": date[1:]}))
+    chosen = rule_models()[model] if isinstance(model, str) else model
+    sql = ibis.to_sql(
+        paths.touches.select(weight=rules.weight(chosen, paths, paths.touches)), dialect="duckdb"
+    )
+    decimals = re.findall(r"(?<![\w.])\d+\.\d+", re.sub("'[^']*'", "", str(sql)))
+    assert not [each for each in decimals if float(each) not in {0.0, 0.5, 1.0, 2.0}]

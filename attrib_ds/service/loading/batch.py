@@ -16,7 +16,7 @@ from attrib_ds.records.person_ids import EXACT, merges
 from attrib_ds.records.sources import ROW, Source, literal, quoted
 from attrib_ds.service.identity.identities import IdentitySource, identities_query
 from attrib_ds.service.identity.tombstones import IDENTITY, USER, buried_rows
-from attrib_ds.service.store.tables import HEX_ID, TABLES, HexIds
+from attrib_ds.service.store.tables import TABLES, HexIds
 
 #: Earlier instants are errors, such as seconds read as milliseconds.
 _EARLIEST: Final = "TIMESTAMP '1990-01-01 00:00:00'"
@@ -163,12 +163,6 @@ class Checks:
         self._typed(
             name, read, "VARCHAR", f"is not {form}", wrong, required=required, default=default, always=always
         )
-
-    def user(self) -> None:
-        """Add the id of a user; one of zeros or of f alone is a placeholder."""
-        self.word("userId", pattern=HEX_ID, form="24 lower-case hexadecimal digits", required=True)
-        placeholder = f"regexp_full_match({quoted('userId')}, '0+|f+')"
-        self.rule(placeholder, f"{labelled_value('userId')} || ' is a placeholder'")
 
     def choice(self, name: str, allowed: Collection[str], *, default: str | None = None) -> None:
         """Add a column of an enumeration; required without a default."""

@@ -408,9 +408,3 @@ def test_a_list_of_texts_is_standard_json(memory_store):
     counts, rejected = load_records(memory_store, "events", source)
     assert counts["events"] == 1
     assert "is not a list of texts" in rejected["reason"].to_pylist()[0]
-
-
-@pytest.mark.parametrize("digit", "0f")
-def test_g250_an_id_of_zeros_or_of_f_alone_is_no_user(load, digit):
-    _, rejected = load(order(1), {**order(2), "userId": digit * 24})
-    assert reasons(rejected) == {1: f"userId: '{digit * 24}' is a placeholder"}
