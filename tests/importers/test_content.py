@@ -869,3 +869,16 @@ def test_parameters_without_an_address_tell_where_a_visit_came_from():
 
 def test_a_wide_sign_of_yen_is_one(read):
     assert read('order_id,email,date,total\n1,ann@x.example,2025-09-03,"￥1,200.50"\n')[0] == {"1": 1200.5}
+
+
+def test_g249_pending_orders_of_known_exports_count(read):
+    head = "order_id,date,status,order_total,order_currency,billing_email\n"
+    states = ("completed", "on-hold", "pending", "failed")
+    lines = [
+        f"{at},2025-09-03 08:00:00,{state},{10 * at},GBP,ann@x.example" for at, state in enumerate(states, 1)
+    ]
+    values, journeys = read(head + "\n".join(lines))
+    assert values == {"1": 10, "2": 20, "3": 30}
+    assert (
+        "3 orders from 4 lines, 1 failed left out, 1 on-hold counted, 1 pending counted" in journeys.notes[0]
+    )
