@@ -16,6 +16,7 @@ from attrib_ds import display, sql_results
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.columns import COMMON_NAMES, folded, inner
+from attrib_ds.importers.content.rows import class_of
 from attrib_ds.records import export_tables, text_files
 from attrib_ds.records.sources import ROW, Source, literal, quoted, selected
 from attrib_ds.traffic.agents import is_bot
@@ -27,6 +28,7 @@ _TOTAL: Final = (
     r"|totaal|totalt|suma|razem|toplam|合計|合计|总计)( of .*| ?:.*| -.*)?$"
 )
 _MAX_WORDS: Final = 10
+_MAX_STATUSES: Final = 200
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class Format:
         """Return the rows that count, and what is to be said of them."""
         total = source.rows
         left_out: Counter[str] = Counter()
+        pending: list[str] = []
         source = self._without_footer(source)
         if self.order:
             source = self._without_lines(connection, source)
@@ -110,13 +113,15 @@ class Format:
                     said = f"not {column.lower()}" if status == "false" else status
                     left_out[said if len(left_out) < _MAX_WORDS else "with other values"] += count
                 source, _ = _filtered(connection, source, is_kept)
+                pending += _pending(connection, source, column)
         source = self._spread(connection, source)
         said = f"{self.name}: {display.counted(source.rows, self.counted)}"
         if self.rows or total != source.rows:
             said += f" from {display.counted(total, self.rows or 'rows')}"
         listed = ", ".join(f"{count:,} {word}" for word, count in left_out.items() if count)
+        kept = "".join(f", {each} counted" for each in pending)
         less = "".join(f"; {column} subtracted" for column in matching(self.less, source.columns)[:1])
-        return source, said + (f", {listed} left out" if listed else "") + less + self.note
+        return source, said + (f", {listed} left out" if listed else "") + kept + less + self.note
 
     def _without_footer(self, source: Source) -> Source:
         """Leave out lines of a single cell below the table, such as a copyright notice."""
@@ -237,6 +242,17 @@ def recognised(columns: Sequence[str], argument: str, *, name: str, has_people: 
             "the same people as touchpoints, and this as conversions"
         )
     return None
+
+
+def _pending(connection: duckdb.DuckDBPyConnection, source: Source, column: str) -> list[str]:
+    """Return the numbers and the statuses of the rows that are pending."""
+    word = f"lower({source.word(column)})"
+    counts = connection.execute(
+        f"SELECT {word}, count(*) FROM {source.relation} GROUP BY 1 ORDER BY 1 LIMIT {_MAX_STATUSES}"
+    ).fetchall()
+    return [
+        f"{count:,} {status}" for status, count in counts if class_of("status", status or "") == "pending"
+    ]
 
 
 def _filtered(connection: duckdb.DuckDBPyConnection, source: Source, where: str) -> tuple[Source, int]:

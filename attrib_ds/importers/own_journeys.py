@@ -709,6 +709,8 @@ def _read_conversions(
             own_checks.warn_of_amounts(table)
     quantity = table.find_quantity(named, value)
     table.has_currency = currency is not None or table.find_currency(named, value) is not None
+    if has_own_table and value is not None:
+        table.find_minor_units(value, table.find_currency(named, value), currency)
     if value is not None and quantity is not None:
         table.take_product(value, quantity)
     else:

@@ -18,7 +18,7 @@ from attrib_ds import display, errors, sql_results
 from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
 from attrib_ds.importers import formats as of_services
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded, names_of
-from attrib_ds.importers.content import evidence, files
+from attrib_ds.importers.content import evidence, files, minor_units
 from attrib_ds.importers.reading import Formats, in_reading
 from attrib_ds.records import (
     export_tables,
@@ -140,6 +140,8 @@ class OwnTable:
         self._levels: dict[str, str] = {}
         #: By what amounts are divided, by column.
         self.divided: dict[str, str] = {}
+        #: SQL of the minor units of a unit of money, by columns of amounts in minor units.
+        self._minor: dict[str, str] = {}
         self.has_currency = False
         #: What columns tell of rows that count, by column.
         self.counted: dict[str, str] = {}
@@ -872,6 +874,8 @@ class OwnTable:
                 self._amounts[column] = replace(read, sql=self._stored(read.sql, "DOUBLE"))
             sql = self._amounts[column].sql
         divisor = next((by for words, by in _UNITS if words & {*evidence.words_of(column)}), None)
+        if divisor is None and column in self._minor:
+            return f"({sql}) / {self._minor[column]}"
         if divisor is None:
             return sql
         digits = f"{column.rpartition('.')[0]}.fractionDigits"
@@ -881,6 +885,20 @@ class OwnTable:
         self.divided[column] = f"divided by {divisor:,}"
         self.say(f"{column} divided by {divisor:,}")
         return f"({sql}) / {divisor}"
+
+    def find_minor_units(self, value: str, currency: str | None, code: str | None) -> None:
+        """Find whether values, and the refunds beside them, are in minor units, and say it."""
+        texts = [
+            name for name in self.source.columns if self.source.types[name] == "VARCHAR" and name != value
+        ]
+        if self.format is not None or not minor_units.tell(self.connection, self.source, value, texts):
+            return
+        unit = sources.literal(code or "") if currency is None else self.source.word(currency)
+        for column in (value, *self.refunds(), *self.remaining()):
+            if column not in self._minor and minor_units.are_whole(self.connection, self.source, column):
+                self._minor[column] = minor_units.divisor(unit)
+                self.divided[column] = "in minor units"
+        self.say(f"{value} is in minor units, such as cents, and divided by 100 (JPY and the like by 1)")
 
     # -- selecting columns
 

@@ -869,3 +869,48 @@ def test_parameters_without_an_address_tell_where_a_visit_came_from():
 
 def test_a_wide_sign_of_yen_is_one(read):
     assert read('order_id,email,date,total\n1,ann@x.example,2025-09-03,"￥1,200.50"\n')[0] == {"1": 1200.5}
+
+
+def test_g249_pending_orders_of_known_exports_count(read):
+    head = "order_id,date,status,order_total,order_currency,billing_email\n"
+    states = ("completed", "on-hold", "pending", "failed")
+    lines = [
+        f"{at},2025-09-03 08:00:00,{state},{10 * at},GBP,ann@x.example" for at, state in enumerate(states, 1)
+    ]
+    values, journeys = read(head + "\n".join(lines))
+    assert values == {"1": 10, "2": 20, "3": 30}
+    assert (
+        "3 orders from 4 lines, 1 failed left out, 1 on-hold counted, 1 pending counted" in journeys.notes[0]
+    )
+
+
+STRIPE = [
+    {"id": "ch_1", "amount": 4990, "amount_refunded": 990, "currency": "eur", "receipt_email": "ann@x.example",
+     "created": "2025-09-03T08:00:00Z", "livemode": True, "payment_intent": "pi_1"},
+    {"id": "ch_2", "amount": 4990, "amount_refunded": 0, "currency": "jpy", "receipt_email": "bob@x.example",
+     "created": "2025-09-03T08:00:00Z", "livemode": True, "payment_intent": "pi_2"},
+]  # fmt: skip
+
+
+def test_amounts_of_services_of_payments_are_in_minor_units(read):
+    values, journeys = read(json.dumps({"object": "list", "data": STRIPE}), "orders.json")
+    # 49.90 less 9.90 euros; yen have no minor unit.
+    assert values == {"pi_1": 40.0, "pi_2": 4990.0}
+    assert "amount is in minor units" in journeys.notes[0]
+
+
+@pytest.mark.parametrize(("written", "expected"), [("EUR 49,90", 49.9), ("EUR 50,90", 4990.0)])
+def test_a_text_with_the_decimals_tells_that_amounts_are_in_minor_units(read, written, expected):
+    head = "order_id,email,date,total,currency,description\n"
+    lines = [
+        f'{at},ann@x.example,2025-09-0{at},{total},EUR,"Plan, {text}"'
+        for at, total, text in ((1, 4990, written), (2, 1250, "EUR 12,50"), (3, 990, "EUR 9,90"))
+    ]
+    assert read(head + "\n".join(lines))[0]["1"] == expected
+
+
+def test_the_sum_to_pay_goes_before_that_of_the_goods(read):
+    head = "注文番号,email,注文日時,商品合計金額,送料合計,請求金額\n"
+    assert read(head + "1,ann@x.example,2025-09-03 08:00:00,13495,660,14155\n")[0] == {"1": 14155.0}
+    assert evidence.weight("value", "Do zapłaty") > 0
+    assert evidence.weight("value", "Bruttowert") > evidence.weight("value", "Nettowert")

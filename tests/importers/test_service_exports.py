@@ -30,14 +30,14 @@ CLICKS = [
 CASES = {
     "shopify": (
         CLICKS,
-        [*ORDERS[:3], "eve 01-11T11 10"],
-        "4 paid orders from 9 lines, 1 pending, 1 voided left out",
+        [*ORDERS[:3], "dan 01-10T11 15", "eve 01-11T11 10"],
+        "5 orders from 9 lines, 1 voided left out, 1 pending counted",
     ),
-    "squarespace": (CLICKS, [ORDERS[0], ORDERS[2]], "2 paid orders from 4 lines, 1 refunded left out"),
+    "squarespace": (CLICKS, [ORDERS[0], ORDERS[2]], "2 orders from 4 lines, 1 refunded left out"),
     "woocommerce": (
         CLICKS,
-        ORDERS,
-        "3 orders from 7 lines, 1 cancelled, 1 failed, 1 pending payment left out",
+        [*ORDERS, "dan 01-10T12 30"],
+        "4 orders from 7 lines, 1 cancelled, 1 failed left out, 1 pending payment counted",
     ),
     "stripe": (CLICKS, ORDERS, "3 payments from 6 rows, 1 failed, 1 refunded, 1 not captured left out"),
     "magento": (CLICKS, ORDERS, "3 orders from 4 rows, 1 canceled left out; Total Refunded subtracted"),
