@@ -300,6 +300,8 @@ class OwnTable:
                 if weight > 5 or 2 * each.distinct >= each.filled
             }
             return list(dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])]))
+        if role == "node":
+            return [name for name in named if not self.profile[name].holds("runtime")]
         if kinds is None:
             return list(named)
         if role == "value":
@@ -464,9 +466,14 @@ class OwnTable:
             if len(rest) == 1 and by_name["source"] and not by_name["campaign"]:
                 by_name["campaign"] = rest
         if not any(by_name.values()):
-            # Such as the answers to how someone heard of a shop.
-            asked = [each for each in columns if evidence.weight("question", each.name) > 0]
-            return [each.name for each in asked if not each.holds("amount")][:1]
+            # Such as the answers to how someone heard of a shop, or names of links and codes.
+            points = {
+                each.name: (evidence.weight("question", each.name), evidence.weight("link", each.name))
+                for each in columns
+                if not each.holds("amount")
+            }
+            best = max(points, key=lambda name: points[name], default=None)
+            return [best] if best is not None and any(points[best]) else []
         for level in levels[:2] if any(by_name.values()) else ():
             # Such as a medium under a name that is not known.
             by_name[level] = by_name[level] or [each.name for each in columns if each.holds(level)]
