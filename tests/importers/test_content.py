@@ -891,7 +891,7 @@ ORDERS = {"customer": ["ann7"], "order_date": ["2025-09-01"], "total": [5.0]}
                 "network": ["Organic", "Apple Search Ads"],
                 "campaign": [None, "Brand"],
             },
-            ["Organic", "Apple Search Ads/Brand"],
+            ["Organic", "Apple Search Ads//Brand"],
         ),
         (
             {
