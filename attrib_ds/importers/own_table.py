@@ -49,6 +49,11 @@ _CURRENCY: Final = "|".join(["[A-Za-z]{3}", *SIGNS])
 _UNIT_PRICES: Final = {"price", "unitprice", "itemprice", "productprice", "lineitemprice"}
 #: Names, folded, of columns with the first page of a visit, whose rows are not page views.
 _OF_VISITS: Final = {"landingpage", "firstpage", "entrypage"}
+#: Names, folded, of events that are page views.
+VIEWS: Final = (
+    "page", "pageview", "pageviewed", "viewedpage", "screen", "screenview", "pagepageview",
+    "amplitudepageviewed",
+)  # fmt: skip
 _MIDNIGHT: Final = "2000-01-01"
 #: Times of day with an offset; texts with a time of day, or with a count of seconds, in lower case.
 _OFFSET: Final = ":.*(z|utc|gmt|[+-][0-9]{2}(:?[0-9]{2})?)$"
@@ -565,7 +570,10 @@ class OwnTable:
         return not texts or bool(self.scalar(f"coalesce(bool_or({' OR '.join(offsets)}), false)"))
 
     def find_views(self, named: Mapping[str, Named]) -> tuple[str, str | None] | None:
-        """Return the columns of the page and of the referrer in a table of page views; None of others."""
+        """Return the columns of the page and of the referrer in a table of page views; None of others.
+
+        Paths of pages are views if the referrers are addresses, or an event in the rows says so.
+        """
         if self.format is not None:
             own = [self.format.role(role, self.source.columns) for role in ("page", "referrer")]
             return (own[0][0], next(iter(own[1]), None)) if self.format.views else None
@@ -578,7 +586,8 @@ class OwnTable:
         others = [name for name in addresses if name not in {page, *pages}]
         referrer = next((name for name in [*referrers, *others] if self.is_filled(name)), None)
         paths = [name for name in pages if self.profile[name].shares["path"] > _HALF]
-        page = page or (next(iter(paths), None) if referrer in addresses else None)
+        are_views = bool(paths) and (referrer in addresses or self.rows_of_kind(VIEWS) is not None)
+        page = page or (paths[0] if are_views else None)
         if page is None and not self.common("part_of_node") and not self._levels_by_content():
             # Addresses with parameters of campaigns tell where visits come from.
             tagged = [each.name for each in self.profile.values() if each.shares["tagged"]]

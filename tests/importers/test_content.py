@@ -935,3 +935,20 @@ def test_where_a_library_runs_is_not_a_channel():
     )
     read = at.read_journeys(visits, pd.DataFrame({**ORDERS, "customer": ["ann7"]}))
     assert read.interactions["nodeId"].tolist() == ["news/email"]
+
+
+def test_events_of_a_session_are_one_touchpoint():
+    visits = pd.DataFrame(
+        {
+            "user_id": ["ann7", "ann7"],
+            "event_type": ["[Amplitude] Page Viewed"] * 2,
+            "event_time": ["2025-08-20 08:00:00", "2025-08-20 08:01:00"],
+            "session_id": [1755676800000] * 2,
+            "event_properties.[Amplitude] Page Path": ["/", "/pricing"],
+            "event_properties.utm_source": ["news", None],
+            "event_properties.utm_medium": ["email", None],
+            "event_properties.referrer": ["EMPTY", None],
+        }
+    )
+    orders = pd.DataFrame({"user_id": ["ann7"], "order_date": ["2025-09-01"], "total": [5.0]})
+    assert at.read_journeys(visits, orders).interactions["nodeId"].tolist() == ["news/email"]
