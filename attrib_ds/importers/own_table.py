@@ -429,7 +429,7 @@ class OwnTable:
         of_nodes = self.common("node")
         filled = list(filter(self.is_filled, of_nodes))
         if filled:
-            return filled[:1]
+            return [*filled[:1], *self._campaigns_of(filled[0])]
         of_levels = [self.with_names(LEVEL_NAMES[level]) for level in ("source", "medium", "campaign")]
         parts = [column for columns in of_levels for column in list(filter(self.is_filled, columns))[:1]]
         if not of_nodes and (len(parts) < len(LEVEL_NAMES) or self._levels):
@@ -448,6 +448,13 @@ class OwnTable:
         found = self.best([*self.common("part_of_node"), *of_nodes, *alone])
         found = found or self.find("node", named, required=required, called=called)
         return [] if found is None else [found]
+
+    def _campaigns_of(self, channel: str) -> list[str]:
+        """Return the column of campaigns beside one of marketing channels, if no other levels are there."""
+        others = [*self.with_names(LEVEL_NAMES["source"]), *self.with_names(LEVEL_NAMES["medium"])]
+        if folded(channel) != "marketingchannel" or any(map(self.is_filled, others)):
+            return []
+        return list(filter(self.is_filled, self.with_names(LEVEL_NAMES["campaign"])))[:1]
 
     def _levels_by_content(self) -> list[str]:
         """Return the columns of a node by less common names and by the words in them, from the root down."""

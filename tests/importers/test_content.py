@@ -952,3 +952,18 @@ def test_events_of_a_session_are_one_touchpoint():
     )
     orders = pd.DataFrame({"user_id": ["ann7"], "order_date": ["2025-09-01"], "total": [5.0]})
     assert at.read_journeys(visits, orders).interactions["nodeId"].tolist() == ["news/email"]
+
+
+def test_campaigns_belong_to_their_marketing_channel():
+    visits = pd.DataFrame(
+        {
+            "customer": ["ann7", "bob8"],
+            "time": ["2025-08-20T08:00:00Z", "2025-08-21T08:00:00Z"],
+            "Marketing Channel": ["Paid Search", "Natural Search"],
+            "Campaign Name": ["Brand", None],
+        }
+    )
+    spend = pd.DataFrame({"day": ["2025-08-20"], "campaign": ["Brand"], "cost": [3.5]})
+    read = at.read_journeys(visits, pd.DataFrame(ORDERS), spend=spend)
+    assert read.interactions["nodeId"].tolist() == ["Paid Search/Brand", "Natural Search"]
+    assert read.paths().spend["node_id"].tolist() == ["Paid Search/Brand"]
