@@ -32,8 +32,6 @@ from attrib_ds.traffic.sources import Traffic
 _DEVICES: Final = frozenset(map(folded, COMMON_NAMES["device"]))
 #: A session is a user only if nothing else is known.
 _SESSION: Final = "sessionid"
-#: Names, folded, of events that are page views.
-_VIEWS: Final = ("page", "pageview", "pageviewed", "viewedpage", "screen", "screenview", "pagepageview")
 #: Advice for repeated rows.
 _REPEATED: Final = (
     "; rows that occur twice because files overlap are to be dropped first, since aggregate=True adds them up"
@@ -375,7 +373,7 @@ def _read_touchpoints(
     table.take_zone()
     if views is None and "node" not in named:
         table.warn_of_unused()
-    are_views = None if views is None else table.rows_of_kind(_VIEWS)
+    are_views = None if views is None else table.rows_of_kind(own_table.VIEWS)
     points, rejected = table.read(where=are_views or "true")
     own_checks.warn_of_copies(table)
     own_checks.check_rounded_ids(table)

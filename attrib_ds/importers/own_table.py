@@ -49,6 +49,11 @@ _CURRENCY: Final = "|".join(["[A-Za-z]{3}", *SIGNS])
 _UNIT_PRICES: Final = {"price", "unitprice", "itemprice", "productprice", "lineitemprice"}
 #: Names, folded, of columns with the first page of a visit, whose rows are not page views.
 _OF_VISITS: Final = {"landingpage", "firstpage", "entrypage"}
+#: Names, folded, of events that are page views.
+VIEWS: Final = (
+    "page", "pageview", "pageviewed", "viewedpage", "screen", "screenview", "pagepageview",
+    "amplitudepageviewed",
+)  # fmt: skip
 _MIDNIGHT: Final = "2000-01-01"
 #: Times of day with an offset; texts with a time of day, or with a count of seconds, in lower case.
 _OFFSET: Final = ":.*(z|utc|gmt|[+-][0-9]{2}(:?[0-9]{2})?)$"
@@ -302,6 +307,8 @@ class OwnTable:
                 if weight > 5 or 2 * each.distinct >= each.filled
             }
             return list(dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])]))
+        if role == "node":
+            return [name for name in named if not self.profile[name].holds("runtime")]
         if kinds is None:
             return list(named)
         if role == "value":
@@ -424,7 +431,7 @@ class OwnTable:
         of_nodes = self.common("node")
         filled = list(filter(self.is_filled, of_nodes))
         if filled:
-            return filled[:1]
+            return [*filled[:1], *self._campaigns_of(filled[0])]
         of_levels = [self.with_names(LEVEL_NAMES[level]) for level in ("source", "medium", "campaign")]
         parts = [column for columns in of_levels for column in list(filter(self.is_filled, columns))[:1]]
         if not of_nodes and (len(parts) < len(LEVEL_NAMES) or self._levels):
@@ -443,6 +450,13 @@ class OwnTable:
         found = self.best([*self.common("part_of_node"), *of_nodes, *alone])
         found = found or self.find("node", named, required=required, called=called)
         return [] if found is None else [found]
+
+    def _campaigns_of(self, channel: str) -> list[str]:
+        """Return the column of campaigns beside one of marketing channels, if no other levels are there."""
+        others = [*self.with_names(LEVEL_NAMES["source"]), *self.with_names(LEVEL_NAMES["medium"])]
+        if folded(channel) != "marketingchannel" or any(map(self.is_filled, others)):
+            return []
+        return list(filter(self.is_filled, self.with_names(LEVEL_NAMES["campaign"])))[:1]
 
     def _levels_by_content(self) -> list[str]:
         """Return the columns of a node by less common names and by the words in them, from the root down."""
@@ -466,9 +480,14 @@ class OwnTable:
             if len(rest) == 1 and by_name["source"] and not by_name["campaign"]:
                 by_name["campaign"] = rest
         if not any(by_name.values()):
-            # Such as the answers to how someone heard of a shop.
-            asked = [each for each in columns if evidence.weight("question", each.name) > 0]
-            return [each.name for each in asked if not each.holds("amount")][:1]
+            # Such as the answers to how someone heard of a shop, or names of links and codes.
+            points = {
+                each.name: (evidence.weight("question", each.name), evidence.weight("link", each.name))
+                for each in columns
+                if not each.holds("amount")
+            }
+            best = max(points, key=lambda name: points[name], default=None)
+            return [best] if best is not None and any(points[best]) else []
         for level in levels[:2] if any(by_name.values()) else ():
             # Such as a medium under a name that is not known.
             by_name[level] = by_name[level] or [each.name for each in columns if each.holds(level)]
@@ -560,7 +579,10 @@ class OwnTable:
         return not texts or bool(self.scalar(f"coalesce(bool_or({' OR '.join(offsets)}), false)"))
 
     def find_views(self, named: Mapping[str, Named]) -> tuple[str, str | None] | None:
-        """Return the columns of the page and of the referrer in a table of page views; None of others."""
+        """Return the columns of the page and of the referrer in a table of page views; None of others.
+
+        Paths of pages are views if the referrers are addresses, or an event in the rows says so.
+        """
         if self.format is not None:
             own = [self.format.role(role, self.source.columns) for role in ("page", "referrer")]
             return (own[0][0], next(iter(own[1]), None)) if self.format.views else None
@@ -573,7 +595,8 @@ class OwnTable:
         others = [name for name in addresses if name not in {page, *pages}]
         referrer = next((name for name in [*referrers, *others] if self.is_filled(name)), None)
         paths = [name for name in pages if self.profile[name].shares["path"] > _HALF]
-        page = page or (next(iter(paths), None) if referrer in addresses else None)
+        are_views = bool(paths) and (referrer in addresses or self.rows_of_kind(VIEWS) is not None)
+        page = page or (paths[0] if are_views else None)
         if page is None and not self.common("part_of_node") and not self._levels_by_content():
             # Addresses with parameters of campaigns tell where visits come from.
             tagged = [each.name for each in self.profile.values() if each.shares["tagged"]]

@@ -825,6 +825,13 @@ def test_refunds_share_the_number_of_the_order_that_counts(read):
         ("Campagnenaam", "campaign"),
         ("キャンペーン名", "campaign"),
         ("canal.midia", "medium"),
+        ("Zdroj", "source"),
+        ("유입경로", "source"),
+        ("المصدر", "source"),
+        ("来源类型", "medium"),
+        ("推广计划", "campaign"),
+        ("Kampaň", "campaign"),
+        ("Кампания", "campaign"),
     ],
 )
 def test_levels_have_names_in_other_languages(name, level):
@@ -914,3 +921,94 @@ def test_the_sum_to_pay_goes_before_that_of_the_goods(read):
     assert read(head + "1,ann@x.example,2025-09-03 08:00:00,13495,660,14155\n")[0] == {"1": 14155.0}
     assert evidence.weight("value", "Do zapłaty") > 0
     assert evidence.weight("value", "Bruttowert") > evidence.weight("value", "Nettowert")
+
+
+ORDERS = {"customer": ["ann7"], "order_date": ["2025-09-01"], "total": [5.0]}
+
+
+@pytest.mark.parametrize(
+    ("visits", "nodes"),
+    [
+        (
+            {
+                "customer": ["ann7", "bob8"],
+                "installed_at": ["2025-08-20T08:00:00Z", "2025-08-21T08:00:00Z"],
+                "network": ["Organic", "Apple Search Ads"],
+                "campaign": [None, "Brand"],
+            },
+            ["Organic", "Apple Search Ads//Brand"],
+        ),
+        (
+            {
+                "customer": ["ann7", "bob8"],
+                "Scanned At (UTC)": ["2025-08-20 08:00:00", "2025-08-21 08:00:00"],
+                "Code Name": ["Poster", "Flyer"],
+                "Folder": ["Spring", "Spring"],
+            },
+            ["Poster", "Flyer"],
+        ),
+        (
+            {
+                "customer": ["ann7", "bob8"],
+                "How did you hear about us?": ["Podcast", "A friend"],
+                "Start Date (UTC)": ["2025-08-20 08:00:00", "2025-08-21 08:00:00"],
+                "Submit Date (UTC)": ["2025-08-20 08:03:00", "2025-08-21 08:03:00"],
+            },
+            ["Podcast", "A friend"],
+        ),
+    ],
+)
+def test_what_tells_where_a_person_came_from(visits, nodes):
+    read = at.read_journeys(pd.DataFrame(visits), pd.DataFrame(ORDERS)).interactions
+    assert read["nodeId"].tolist() == nodes
+    minute = 3 if "Submit Date (UTC)" in visits else 0
+    assert read["startDate"].dt.strftime("%H:%M").tolist() == [f"08:{minute:02}"] * 2
+
+
+def test_where_a_library_runs_is_not_a_channel():
+    visits = pd.DataFrame(
+        {
+            "userId": ["ann7", "ann7"],
+            "channel": ["client", "client"],
+            "type": ["page", "page"],
+            "timestamp": ["2025-08-20T08:00:00Z", "2025-08-20T08:01:00Z"],
+            "context.campaign.source": ["news", None],
+            "context.campaign.medium": ["email", None],
+            "context.page.url": ["https://shop.example/", "https://shop.example/docs"],
+            "context.page.referrer": [None, "https://shop.example/"],
+        }
+    )
+    read = at.read_journeys(visits, pd.DataFrame({**ORDERS, "customer": ["ann7"]}))
+    assert read.interactions["nodeId"].tolist() == ["news/email"]
+
+
+def test_events_of_a_session_are_one_touchpoint():
+    visits = pd.DataFrame(
+        {
+            "user_id": ["ann7", "ann7"],
+            "event_type": ["[Amplitude] Page Viewed"] * 2,
+            "event_time": ["2025-08-20 08:00:00", "2025-08-20 08:01:00"],
+            "session_id": [1755676800000] * 2,
+            "event_properties.[Amplitude] Page Path": ["/", "/pricing"],
+            "event_properties.utm_source": ["news", None],
+            "event_properties.utm_medium": ["email", None],
+            "event_properties.referrer": ["EMPTY", None],
+        }
+    )
+    orders = pd.DataFrame({"user_id": ["ann7"], "order_date": ["2025-09-01"], "total": [5.0]})
+    assert at.read_journeys(visits, orders).interactions["nodeId"].tolist() == ["news/email"]
+
+
+def test_campaigns_belong_to_their_marketing_channel():
+    visits = pd.DataFrame(
+        {
+            "customer": ["ann7", "bob8"],
+            "time": ["2025-08-20T08:00:00Z", "2025-08-21T08:00:00Z"],
+            "Marketing Channel": ["Paid Search", "Natural Search"],
+            "Campaign Name": ["Brand", None],
+        }
+    )
+    spend = pd.DataFrame({"day": ["2025-08-20"], "campaign": ["Brand"], "cost": [3.5]})
+    read = at.read_journeys(visits, pd.DataFrame(ORDERS), spend=spend)
+    assert read.interactions["nodeId"].tolist() == ["Paid Search/Brand", "Natural Search"]
+    assert read.paths().spend["node_id"].tolist() == ["Paid Search/Brand"]

@@ -42,6 +42,8 @@ _SOURCES: Final = frozenset([
     "pinterest", "youtube", "duckduckgo", "yahoo", "baidu", "meta", "twitter", "x", "snapchat",
     "reddit", "criteo", "amazon", "ecosia", "(direct)", "direct", "chatgpt.com", "vk", "whatsapp",
 ])  # fmt: skip
+#: Where a library of events runs, which tells nothing of where a visit comes from.
+_RUNTIMES: Final = frozenset(["client", "server", "browser", "web", "mobile", "sources"])
 _CLOCK: Final = re.compile(r"([01]?\d|2[0-3])(:[0-5]\d){1,2}(\.\d+)?( ?[AaPp]\.?[Mm]\.?)?|\d\d\.\d\d\.\d\d")
 _MOST: Final = 0.9
 #: Kinds of values that cannot be ids.
@@ -131,6 +133,7 @@ KINDS: Final[dict[str, Callable[[str], object]]] = {
     "currency": lambda text: text.upper() in CURRENCIES,
     "medium": lambda text: text.lower() in _MEDIA,
     "source": lambda text: text.lower() in _SOURCES,
+    "runtime": lambda text: text.lower() in _RUNTIMES,
     "tagged": lambda text: "utm_source=" in text,
     "pair": lambda text: " / " in text and text.rpartition(" / ")[2].lower() in _MEDIA,
 }
