@@ -82,6 +82,15 @@ def numbered(table: own_table.OwnTable) -> list[str]:
     ]
 
 
+def say_repeating(table: own_table.OwnTable) -> None:
+    """Say which columns that may have ids are not used, since their values repeat."""
+    kept = table.common("conversion")
+    ids = table.with_names([*columns.COMMON_NAMES["conversion"], "opportunity_name", "deal_name"])
+    names = [name for name in ids if name not in kept and table.is_filled(name)]
+    if names:
+        table.say(f"rows count without an id, as {own_table.ten(names)} repeats")
+
+
 def warn_of_copies(table: own_table.OwnTable) -> None:
     """Warn if every row occurs more than once, as in a file that was exported or pasted twice."""
     rows = f"SELECT * EXCLUDE ({sources.quoted(sources.ROW)}) FROM {table.source.relation}"

@@ -694,6 +694,8 @@ def _read_conversions(
         identity = identity or next(iter(own_checks.numbered(table) if has_own_table else ()), None)
         if has_own_table and identity is None and table.format is None:
             identity = table.only_id()
+        if has_own_table and identity is None:
+            own_checks.say_repeating(table)
     value = table.find_value(named, has_own_table=has_own_table)
     if has_own_table and identity is not None and table.format is None and "conversion" not in named:
         identity = own_checks.shared_with_refunds(table, identity, value)
