@@ -730,6 +730,8 @@ def _read_conversions(
     events, rejected = table.read(where=where, may_be_empty=True)
     if "value" in events.column_names and {"conversion", "kind"} & {*events.column_names}:
         events = own_checks.net_of_refunds(table, events, adds_up=aggregate)
+    if has_own_table and table.format is None and not aggregate:
+        events = own_checks.leave_out_items(table, events)
     own_checks.warn_of_negative(table, events)
     own_checks.warn_of_nothing(table, events)
     if aggregate:

@@ -299,7 +299,7 @@ class OwnTable:
                 each.name: weight
                 for each in columns
                 if each.may_be_id("email") and (weight := evidence.weight(role, each.name)) > 0
-                if weight > 5 or 2 * each.distinct >= each.filled
+                if weight > 5 or 2 * each.distinct >= each.filled or self._tells_date(each.name)
             }
             found = dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])])
             return sorted(filter(self._may_be_conversion, found), key=self._is_weak_id)
@@ -339,6 +339,18 @@ class OwnTable:
             if role == "date" and evidence.weight(role, first) == evidence.weight(role, second):
                 looser.sort(key=lambda name: name == first and self._are_days(self._moment(first)))
         return [*strong, *looser, *weak, *(name for name in named if name not in known)]
+
+    def _tells_date(self, column: str) -> bool:
+        """Return whether a code is that of orders: each has one date, and most dates have one code."""
+        if folded(column) != "code" or not (dates := self.common("date")):
+            return False
+        word, day = self.source.word(column), self.source.word(dates[0])
+        pairs, ids, days = (
+            f"count(DISTINCT ({word}, {day}))",
+            f"count(DISTINCT {word})",
+            f"count(DISTINCT {day})",
+        )
+        return bool(self.scalar(f"{pairs} = {ids} AND {days} > 2 AND {days} >= {_MOSTLY} * {ids}"))
 
     def _may_be_conversion(self, column: str) -> bool:
         """Return whether a column may have ids of conversions; names that repeat are none."""

@@ -919,3 +919,21 @@ def test_rows_without_an_id_beside_a_name_that_repeats_count_as_they_are(read):
     with pytest.warns(InputWarning, match="rows count without an id, as Opportunity Name repeats"):
         _, journeys = read(text)
     assert sorted(journeys.events["statistics.revenue"]) == [10.0, 20.0, 30.0]
+
+
+ITEMS = (
+    "code,email,date,item,itemPrice,totalPrice\nA,ann@x.example,2025-09-01 10:00,Tea,4.50,12.00\n"
+    "A,ann@x.example,2025-09-01 10:00,Mug,7.50,12.00\nB,ann@x.example,2025-09-02 10:00,Tea,4.50,{b}\n"
+    "B,ann@x.example,2025-09-02 10:00,Pot,25.50,30.00\nC,bob@x.example,2025-09-03 10:00,Tea,4.50,4.50\n"
+)
+
+
+def test_the_total_that_rows_of_items_repeat_counts_once(read):
+    with pytest.warns(InputWarning, match="5 rows of 3 conversions; the totalPrice of each counts once"):
+        values, _ = read(ITEMS.format(b="30.00"))
+    assert values == {"A": 12.0, "B": 30.0, "C": 4.5}
+
+
+def test_rows_of_items_with_unlike_totals_are_refused(read):
+    with pytest.raises(InvalidRequest, match="2 rows more than distinct values of 'code'"):
+        read(ITEMS.format(b="20.00"))
