@@ -82,6 +82,15 @@ def numbered(table: own_table.OwnTable) -> list[str]:
     ]
 
 
+def say_repeating(table: own_table.OwnTable) -> None:
+    """Say which columns that may have ids are not used, since their values repeat."""
+    kept = table.common("conversion")
+    ids = table.with_names([*columns.COMMON_NAMES["conversion"], "opportunity_name", "deal_name"])
+    names = [name for name in ids if name not in kept and table.is_filled(name)]
+    if names:
+        table.say(f"rows count without an id, as {own_table.ten(names)} repeats")
+
+
 def warn_of_copies(table: own_table.OwnTable) -> None:
     """Warn if every row occurs more than once, as in a file that was exported or pasted twice."""
     rows = f"SELECT * EXCLUDE ({sources.quoted(sources.ROW)}) FROM {table.source.relation}"
@@ -280,6 +289,48 @@ def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: st
             f"another row ({conversion}) and no amount ({value}) are its lines"
         )
         table.source = sources.selected(table.connection, table.source, f"SELECT * {query}")
+
+
+def leave_out_items(table: own_table.OwnTable, events: pa.Table) -> pa.Table:
+    """Return conversions once each, where rows of items repeat all that is read of their conversion.
+
+    Several conversions need rows that agree in it, and a column of amounts of items in which they differ.
+    """
+    if not {"conversion", "value"} <= {*events.column_names}:
+        return events
+    read = ", ".join(sources.quoted(name) for name in events.column_names if name != "row")
+    table.connection.register("items", events)
+    sizes = "SELECT conversion, count(*) AS n FROM items GROUP BY ALL HAVING count(*) > 1"
+    ((several, agreeing),) = table.connection.execute(
+        f"SELECT (SELECT count(*) FROM ({sizes})), count(*) FROM (SELECT DISTINCT {read} FROM items "
+        f"WHERE conversion IN (SELECT conversion FROM ({sizes})))"
+    ).fetchall()
+    key = table.source.word(str(table.columns["conversion"]))
+    used = table.used()
+    prices = [
+        table.source.word(each.name)
+        for each in table.profile.values()
+        if each.name not in used and each.holds("amount") and each.has_decimals
+    ]
+    differ = " OR ".join(f"count(DISTINCT {price}) > 1" for price in prices) or "false"
+    parts = (
+        f"SELECT {key} AS id, {differ} AS differ FROM {table.source.relation} WHERE {key} IN "
+        f"(SELECT conversion FROM ({sizes})) GROUP BY ALL"
+    )
+    # Unlike prices of most conversions with one amount: it is the total of each.
+    ((unlike,),) = table.connection.execute(f"SELECT count(*) FILTER (differ) FROM ({parts})").fetchall()
+    if several < 2 or agreeing != several or 2 * unlike <= several:
+        return events
+    kept = sql_results.read_arrow(
+        table.connection,
+        "SELECT * FROM items QUALIFY conversion IS NULL OR row_number() OVER "
+        "(PARTITION BY conversion ORDER BY row) = 1 ORDER BY row",
+    )
+    table.say(
+        f"{display.counted(events.num_rows, 'rows')} of {display.counted(kept.num_rows, 'conversions')}; "
+        f"the {table.columns['value']} of each counts once"
+    )
+    return kept
 
 
 def warn_of_amounts(table: own_table.OwnTable) -> None:

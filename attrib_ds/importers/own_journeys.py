@@ -692,6 +692,8 @@ def _read_conversions(
         identity = identity or next(iter(own_checks.numbered(table) if has_own_table else ()), None)
         if has_own_table and identity is None and table.format is None:
             identity = table.only_id()
+        if has_own_table and identity is None:
+            own_checks.say_repeating(table)
     value = table.find_value(named, has_own_table=has_own_table)
     if has_own_table and identity is not None and table.format is None and "conversion" not in named:
         identity = own_checks.shared_with_refunds(table, identity, value)
@@ -728,6 +730,8 @@ def _read_conversions(
     events, rejected = table.read(where=where, may_be_empty=True)
     if "value" in events.column_names and {"conversion", "kind"} & {*events.column_names}:
         events = own_checks.net_of_refunds(table, events, adds_up=aggregate)
+    if has_own_table and table.format is None and not aggregate:
+        events = own_checks.leave_out_items(table, events)
     own_checks.warn_of_negative(table, events)
     own_checks.warn_of_nothing(table, events)
     if aggregate:

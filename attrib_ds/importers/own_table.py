@@ -290,6 +290,8 @@ class OwnTable:
     def common(self, role: str) -> list[str]:
         """Return the columns of a role in the format, else by their names and values, the best first."""
         own = [] if self.format is None else self.format.role(role, self.source.columns)
+        if role == "conversion":
+            own = [name for name in own if not _is_name(name) or self._may_be_conversion(name)]
         return own or self._suited(role, self.with_names(COMMON_NAMES[role]))
 
     def _suited(self, role: str, named: Sequence[str]) -> list[str]:
@@ -304,9 +306,10 @@ class OwnTable:
                 each.name: weight
                 for each in columns
                 if each.may_be_id("email") and (weight := evidence.weight(role, each.name)) > 0
-                if weight > 5 or 2 * each.distinct >= each.filled
+                if weight > 5 or 2 * each.distinct >= each.filled or self._tells_date(each.name)
             }
-            return list(dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])]))
+            found = dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])])
+            return sorted(filter(self._may_be_conversion, found), key=self._is_weak_id)
         if role == "node":
             return [name for name in named if not self.profile[name].holds("runtime")]
         if kinds is None:
@@ -345,6 +348,31 @@ class OwnTable:
             if role == "date" and evidence.weight(role, first) == evidence.weight(role, second):
                 looser.sort(key=lambda name: name == first and self._are_days(self._moment(first)))
         return [*strong, *looser, *weak, *(name for name in named if name not in known)]
+
+    def _tells_date(self, column: str) -> bool:
+        """Return whether a code is that of orders: each has one date, and most dates have one code."""
+        if folded(column) != "code" or not (dates := self.common("date")):
+            return False
+        word, day = self.source.word(column), self.source.word(dates[0])
+        pairs, ids, days = (
+            f"count(DISTINCT ({word}, {day}))",
+            f"count(DISTINCT {word})",
+            f"count(DISTINCT {day})",
+        )
+        return bool(self.scalar(f"{pairs} = {ids} AND {days} > 2 AND {days} >= {_MOSTLY} * {ids}"))
+
+    def _may_be_conversion(self, column: str) -> bool:
+        """Return whether a column may have ids of conversions; names that repeat are none."""
+        values = self.profile[column]
+        least = values.filled if _is_name(column) else values.filled / 2
+        return not self._is_weak_id(column) or values.distinct >= least
+
+    def _is_weak_id(self, column: str) -> bool:
+        """Return whether a column has names without numbers, or ids that may be of something else."""
+        has_numbers = f"bool_and(regexp_matches({self.source.word(column)}, '[0-9]'))"
+        return evidence.weight("conversion", column) == 0 or (
+            _is_name(column) and not self.scalar(f"coalesce({has_numbers}, true)")
+        )
 
     def check_equal(self, role: str, columns: Sequence[str]) -> None:
         """Refuse two columns whose names speak for a role alike and whose values differ."""
@@ -756,7 +784,14 @@ class OwnTable:
         instants = [column for column in moments if column != day]
         if others and not instants:
             self._warn_of_times(others[0], day)
-        return instants[:1] or [day]
+        return [column for column in instants if self._are_same_days(column, day)][:1] or [day]
+
+    def _are_same_days(self, column: str, day: str) -> bool:
+        """Return whether instants are of the days of another column, in any time zone, in most rows."""
+        apart = f"epoch({self._moment(column)}) - epoch({self._moment(day)})"
+        return bool(
+            self.scalar(f"coalesce(avg(CAST(abs({apart}) < {_TWO_DAYS} AS INTEGER)) > {_HALF}, false)")
+        )
 
     def _are_days(self, at: str, *, unless: str = "false") -> bool:
         """Return whether SQL is midnight in every row, and a condition holds in none."""
@@ -1388,6 +1423,10 @@ class OwnTable:
                 problem = f"has no readable rows (row {first['row']}: {first['reason']})"
             raise errors.InvalidRequest(f"{self.argument}: {self.name} {problem}")
         return valid, rejected
+
+
+def _is_name(column: str) -> bool:
+    return evidence.words_of(column)[-1:] == ["name"]
 
 
 def ten(names: Sequence[str]) -> str:

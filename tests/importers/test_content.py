@@ -770,6 +770,32 @@ def test_of_two_dates_the_creation_counts_and_is_told(read):
 
 
 @pytest.mark.parametrize(
+    ("plain", "later"),
+    [
+        ("Fecha", "Fecha de pago"),
+        ("date_add", "date_in_status"),
+        ("Data", "Data płatności"),
+        ("Date", "Date de livraison"),
+        ("Datum", "Betaaldatum"),
+        ("Data", "Data di scadenza"),
+        ("Date Scheduled", "Start Time"),
+        ("Date", "Check-in Date"),
+    ],
+)
+def test_a_plain_date_goes_before_those_of_what_follows(read, plain, later):
+    text = f"order_id,email,{later},{plain},total\n1,ann@x.example,2025-09-13 08:00,2025-09-03,10\n"
+    with pytest.warns(InputWarning, match=f"the date is {plain}, not {later}"):
+        _, journeys = read(text)
+    assert journeys.events["eventDate"].dt.day.tolist() == [3]
+
+
+@pytest.mark.parametrize("name", ["Fecha de pago", "支払日", "Zahlungsdatum", "Start Time", "paid_at"])
+def test_the_only_date_counts_whatever_it_is_of(read, name):
+    text = f"order_id,email,{name},total\n1,ann@x.example,2025-09-13,10\n"
+    assert read(text)[1].events["eventDate"].dt.day.tolist() == [13]
+
+
+@pytest.mark.parametrize(
     "asked", ["How did you hear about us?", "Wie sind Sie auf uns aufmerksam geworden?", "¿Cómo nos conoció?"]
 )
 def test_the_answer_to_a_survey_is_a_source(asked, tmp_path):
@@ -1012,3 +1038,45 @@ def test_campaigns_belong_to_their_marketing_channel():
     read = at.read_journeys(visits, pd.DataFrame(ORDERS), spend=spend)
     assert read.interactions["nodeId"].tolist() == ["Paid Search/Brand", "Natural Search"]
     assert read.paths().spend["node_id"].tolist() == ["Paid Search/Brand"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "ids"),
+    [
+        ("Event ID,Order #", ["7,101", "7,102", "7,103"]),
+        ("Product ID,Ticket ID", ["7,101", "7,102", "8,103"]),
+        ("Opportunity Name,Opportunity ID", ["Ann - New,101", "Ann - New,102", "Bob,103"]),
+    ],
+)
+def test_ids_are_those_of_orders_not_of_what_is_bought(read, columns, ids):
+    rows = [f"ann@x.example,2025-09-0{day},{day}0,{each}" for day, each in enumerate(ids, 1)]
+    values, _ = read("\n".join([f"email,date,total,{columns}", *rows]))
+    assert values == {"101": 10.0, "102": 20.0, "103": 30.0}
+
+
+def test_rows_without_an_id_beside_a_name_that_repeats_count_as_they_are(read):
+    text = (
+        "Opportunity Name,email,date,total\nAnn - New,ann@x.example,2025-09-01,10\n"
+        "Ann - New,ann@x.example,2025-09-02,20\nBob,bob@x.example,2025-09-02,30\n"
+    )
+    with pytest.warns(InputWarning, match="rows count without an id, as Opportunity Name repeats"):
+        _, journeys = read(text)
+    assert sorted(journeys.events["statistics.revenue"]) == [10.0, 20.0, 30.0]
+
+
+ITEMS = (
+    "code,email,date,item,itemPrice,totalPrice\nA,ann@x.example,2025-09-01 10:00,Tea,4.50,12.00\n"
+    "A,ann@x.example,2025-09-01 10:00,Mug,7.50,12.00\nB,ann@x.example,2025-09-02 10:00,Tea,4.50,{b}\n"
+    "B,ann@x.example,2025-09-02 10:00,Pot,25.50,30.00\nC,bob@x.example,2025-09-03 10:00,Tea,4.50,4.50\n"
+)
+
+
+def test_the_total_that_rows_of_items_repeat_counts_once(read):
+    with pytest.warns(InputWarning, match="5 rows of 3 conversions; the totalPrice of each counts once"):
+        values, _ = read(ITEMS.format(b="30.00"))
+    assert values == {"A": 12.0, "B": 30.0, "C": 4.5}
+
+
+def test_rows_of_items_with_unlike_totals_are_refused(read):
+    with pytest.raises(InvalidRequest, match="2 rows more than distinct values of 'code'"):
+        read(ITEMS.format(b="20.00"))
