@@ -308,8 +308,8 @@ class OwnTable:
                 if each.may_be_id("email") and (weight := evidence.weight(role, each.name)) > 0
                 if weight > 5 or 2 * each.distinct >= each.filled or self._tells_date(each.name)
             }
-            found = dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])])
-            return sorted(filter(self._may_be_conversion, found), key=self._is_weak_id)
+            ids = dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])])
+            return sorted(filter(self._may_be_conversion, ids), key=self._is_weak_id)
         if role == "node":
             return [name for name in named if not self.profile[name].holds("runtime")]
         if kinds is None:
