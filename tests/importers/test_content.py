@@ -1080,3 +1080,30 @@ def test_the_total_that_rows_of_items_repeat_counts_once(read):
 def test_rows_of_items_with_unlike_totals_are_refused(read):
     with pytest.raises(InvalidRequest, match="2 rows more than distinct values of 'code'"):
         read(ITEMS.format(b="20.00"))
+
+
+@pytest.mark.parametrize(
+    ("made", "changed"),
+    [
+        ("date_add", "date_upd"),
+        ("Дата создания", "Дата изменения"),
+        ("Rendelés dátuma", "Utolsó módosítás"),
+        ("İşlem Tarihi", "Hakediş Tarihi"),
+        ("주문일시", "수정일시"),
+        ("Datum objednávky", "Datum změny"),
+    ],
+)
+def test_a_date_of_change_goes_behind_that_of_the_order(made, changed):
+    assert evidence.weight("date", made) > 0 > evidence.weight("date", changed)
+
+
+@pytest.mark.parametrize(
+    ("gross", "net"),
+    [
+        ("Valor com impostos", "Valor sem impostos"),
+        ("Importe con IVA", "Importe sin IVA"),
+        ("Betrag", "Betrag ohne MwSt"),
+    ],
+)
+def test_an_amount_without_tax_goes_behind_that_with_it(gross, net):
+    assert evidence.weight("value", gross) > evidence.weight("value", net)
