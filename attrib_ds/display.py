@@ -3,7 +3,7 @@
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import ROUND_HALF_UP, Context, Decimal
 from html import escape
@@ -98,18 +98,20 @@ def counted(count: float, plural: str) -> str:
     return f"{number} {re.sub('s$', '', re.sub('ies$', 'ys', plural)) if number == '1' else plural}"
 
 
-def worth(totals: Mapping[str | None, float | None]) -> str:
-    """Return what conversions are worth in each currency, to be put behind their number.
+def worth(amounts: Iterable[tuple[str | None, float | None]]) -> str:
+    """Return the sum of conversions in each currency, to be put behind their number.
 
     Examples
     --------
-    >>> worth({"EUR": 100.0, "USD": 1050.0}), worth({None: 150.0}), worth({"EUR": None})
+    >>> worth([("USD", 1050.0), ("EUR", 60.0), ("EUR", 40.0)]), worth([(None, 150.0)]), worth([("EUR", None)])
     (', worth 100.00 EUR and 1,050.00 USD,', ', worth 150.00,', '')
     """
-    known = sorted((code or "", total) for code, total in totals.items() if total is not None)
-    return (
-        f", worth {' and '.join(f'{total:,.2f} {code}'.strip() for code, total in known)}," if known else ""
-    )
+    totals: dict[str, float] = {}
+    for code, amount in amounts:
+        if amount is not None:
+            totals[code or ""] = totals.get(code or "", 0) + amount
+    said = [f"{total:,.2f} {code}".strip() for code, total in sorted(totals.items())]
+    return f", worth {' and '.join(said)}," if said else ""
 
 
 def and_others(count: int, most: int) -> str:

@@ -109,7 +109,7 @@ def send_events(
     ...     at.send_events(shop, orders, event_type="order")["status"].tolist()
     ['processed', 'trashed']
     """
-    events = _with_day_ends(project, read_frame("events", events))
+    events = with_day_ends(read_frame("events", events), project.timezone)
     rows = _read_cells(events, event_type, nonce_columns)
     arguments = [_arguments(row, event_type) for row in rows]
     if nonce_columns is None:
@@ -369,7 +369,7 @@ def validate_events(project: Project, events: Frame, *, event_type: str | None =
     ...     at.admin.validate_events(shop, orders, event_type="order")["error"].tolist()
     [nan, "data.email: expected an email address, got text 'nobody'"]
     """
-    events = _with_day_ends(project, read_frame("events", events))
+    events = with_day_ends(read_frame("events", events), project.timezone)
     arguments = [
         {**event, "nonce": _PLACEHOLDER if event["nonce"] is None else event["nonce"]}
         for event in (_arguments(row, event_type) for row in _read_cells(events, event_type))
@@ -599,13 +599,6 @@ def _trashed(error: AttribError) -> Outcome | None:
 def _first(errors: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the first problem of an event as text."""
     return explained(errors[0]) if errors else None
-
-
-def _with_day_ends(project: Project, events: pd.DataFrame) -> pd.DataFrame:
-    """Return events whose days are their last instants, so that touchpoints of that day count."""
-    if "eventDate" not in events.columns:
-        return events
-    return events.assign(eventDate=with_day_ends(events["eventDate"], project.timezone))
 
 
 def _read_cells(

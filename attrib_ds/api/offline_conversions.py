@@ -232,13 +232,9 @@ def _warn_of_nobody(
     rows = zip(addresses, amounts, codes, is_fit, strict=True)
     lost = [(code, amount) for address, amount, code, fits in rows if fits and address is None]
     if lost:
-        totals: dict[str | None, float | None] = {}
-        for code, amount in lost:
-            if amount is not None:
-                totals[code] = (totals.get(code) or 0) + amount
         verb = "is" if len(lost) == 1 else "are"
-        rows_said = counted(len(lost), "rows")
-        warn(f"conversions: {rows_said} without a {email!r}{worth(totals)} {verb} unattributed")
+        said = counted(len(lost), "rows")
+        warn(f"conversions: {said} without a {email!r}{worth(lost)} {verb} unattributed")
 
 
 def _existing_fields(project: Project, event_type: str) -> list[dict[str, Any]] | None:

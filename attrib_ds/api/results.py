@@ -516,9 +516,8 @@ def load(
         raise InvalidRequest(f"load: nothing to load; give at least one of {', '.join(sorted(loaded))}")
     if hits is None and (geo, asn) != (None, None):
         raise InvalidRequest("geo and asn: only raw hits have addresses to look up; give hits=")
-    if isinstance(events, pd.DataFrame) and "eventDate" in events.columns:
-        dates = with_day_ends(events["eventDate"], project.timezone)
-        tables["events"] = events if dates is events["eventDate"] else events.assign(eventDate=dates)
+    if isinstance(events, pd.DataFrame):
+        tables["events"] = with_day_ends(events, project.timezone)
     counts: dict[str, int] = {}
     rejected = []
     for resource, source in tables.items():

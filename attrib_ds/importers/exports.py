@@ -255,7 +255,7 @@ def _create_ga4_conversions(
 def _ga4_amount(name: str, in_usd: str, currency: str | None, *, items: str = "NULL") -> tuple[str, str, str]:
     """Return SQL for an amount, whether it is not a number, and whether it is in USD.
 
-    The amount in USD counts where there is no other, or nothing tells the currency of the other.
+    The amount in USD is used if it is the only one, or if the currency of the other is unknown.
     """
     own = f"coalesce({name}, p_value, {items})"
     is_unknown = (

@@ -204,7 +204,7 @@ class Journeys:
         for each in wanted if event_types else ():
             errors.check_choice("event_type", each, event_types)
         is_wanted = self.events["eventType"].isin(wanted)
-        # Those of other types end windows, and are no paths.
+        # Events of other types end windows, but have no paths of their own.
         events = self.events[is_wanted | (reset == "any")]
         human = self.interactions[~self.interactions["isBot"].astype(bool)]
         touchpoints = human[["_id", "userId", "nodeId", "startDate"]].set_axis(

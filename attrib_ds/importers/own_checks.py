@@ -141,10 +141,10 @@ def check_rounded_ids(table: own_table.OwnTable) -> None:
     """Warn of ids that a spreadsheet has rounded, such as 1.23E+12; refuse those beyond 2^53."""
     for column in filter(None, map(table.columns.get, ("user", "device", "conversion", "touch"))):
         word = table.source.word(str(column))
-        if lost := table.scalar(f"min({word}) FILTER (regexp_matches({word}, '{person_ids.LOST}'))"):
-            raise person_ids.lost(f"{table.argument}: {table.name}", str(column), lost)
         is_rounded = f"regexp_matches({word}, '{person_ids.ROUNDED}')"
         if count := table.scalar(f"count(*) FILTER ({is_rounded})"):
+            if lost := table.scalar(f"min({word}) FILTER (regexp_matches({word}, '{person_ids.LOST}'))"):
+                raise person_ids.lost(f"{table.argument}: {table.name}", str(column), lost)
             example = table.scalar(f"min({word}) FILTER ({is_rounded})")
             person_ids.warn_of_rounded(table.name, str(column), count, example)
 
@@ -301,10 +301,13 @@ def leave_out_items(table: own_table.OwnTable, events: pa.Table) -> pa.Table:
     read = ", ".join(sources.quoted(name) for name in events.column_names if name != "row")
     table.connection.register("items", events)
     sizes = "SELECT conversion, count(*) AS n FROM items GROUP BY ALL HAVING count(*) > 1"
+    # Conversions in several rows, and those that are alike in all that is read.
     ((several, agreeing),) = table.connection.execute(
         f"SELECT (SELECT count(*) FROM ({sizes})), count(*) FROM (SELECT DISTINCT {read} FROM items "
         f"WHERE conversion IN (SELECT conversion FROM ({sizes})))"
     ).fetchall()
+    if several < 2 or agreeing != several:
+        return events
     key = table.source.word(str(table.columns["conversion"]))
     used = table.used()
     prices = [
@@ -319,7 +322,7 @@ def leave_out_items(table: own_table.OwnTable, events: pa.Table) -> pa.Table:
     )
     # Unlike prices of most conversions with one amount: it is the total of each.
     ((unlike,),) = table.connection.execute(f"SELECT count(*) FILTER (differ) FROM ({parts})").fetchall()
-    if several < 2 or agreeing != several or 2 * unlike <= several:
+    if 2 * unlike <= several:
         return events
     kept = sql_results.read_arrow(
         table.connection,

@@ -708,9 +708,10 @@ def _read_conversions(
         if value is None:
             own_checks.warn_of_amounts(table)
     quantity = table.find_quantity(named, value)
-    table.has_currency = currency is not None or table.find_currency(named, value) is not None
+    unit = table.find_currency(named, value)
+    table.has_currency = currency is not None or unit is not None
     if has_own_table and value is not None:
-        table.find_minor_units(value, table.find_currency(named, value), currency)
+        table.find_minor_units(value, unit, currency)
     if value is not None and quantity is not None:
         table.take_product(value, quantity)
     else:
@@ -722,7 +723,7 @@ def _read_conversions(
         table.take_sql("kind", counted_rows.kind)
     if identity is not None and has_own_table and table.format is None:
         table.take_references(identity)
-    table.take_currency(table.find_currency(named, value), currency)
+    table.take_currency(unit, currency)
     own_checks.check_rounded_ids(table)
     if has_own_table and not {"date", "conversion_date"} & {*named}:
         table.say_other_dates()
@@ -987,10 +988,7 @@ def _warn_of_conversions_without_users(table: own_table.OwnTable, events: pa.Tab
     people = [name for name in ("user", "device") if name in events.column_names]
     lost = events.filter(reduce(pc.and_, [pc.is_null(events[name]) for name in people]))
     if lost.num_rows:
-        if "currency" not in lost.column_names:
-            lost = lost.append_column("currency", pa.nulls(lost.num_rows, pa.string()))
-        sums = lost.group_by("currency").aggregate([("value", "sum")] if "value" in lost.column_names else [])
-        said = worth({row["currency"]: row.get("value_sum") for row in sums.to_pylist()})
+        said = worth((row.get("currency"), row.get("value")) for row in lost.to_pylist())
         named = " and ".join(repr(table.columns.get(name, "any column")) for name in people)
         warn(
             f"{table.name} has {counted(lost.num_rows, 'conversions')} without a user in {named}{said} "

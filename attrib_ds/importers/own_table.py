@@ -953,7 +953,7 @@ class OwnTable:
             return
         unit = sources.literal(code or "") if currency is None else self.source.word(currency)
         for column in (value, *self.refunds(), *self.remaining()):
-            if column not in self._minor and minor_units.are_whole(self.connection, self.source, column):
+            if column == value or minor_units.are_whole(self.connection, self.source, column):
                 self._minor[column] = minor_units.divisor(unit)
                 self.divided[column] = "in minor units"
         self.say(f"{value} is in minor units, such as cents, and divided by 100 (JPY and the like by 1)")

@@ -167,18 +167,17 @@ def _without_nobody(connection: duckdb.DuckDBPyConnection, table: str, argument:
     """Return a query for a table without ids of people and devices that stand for nobody."""
     replaced = {}
     for name in ("device", "account"):
-        ((lost,),) = connection.execute(
-            f"SELECT min({name}) FROM {table} WHERE regexp_matches({name}, {literal(person_ids.LOST)})"
-        ).fetchall()
-        if lost is not None:
-            raise person_ids.lost(argument, name, lost)
         words = person_ids.strangers(connection, table, name)
         is_nobody = person_ids.nobody_sql(name)
         if words:
             is_nobody += f" OR lower({name}) IN ({', '.join(map(literal, words))})"
-        ((count, example),) = connection.execute(
-            f"SELECT count(*), min({name}) FROM {table} WHERE {is_nobody}"
+        is_lost = f"regexp_matches({name}, {literal(person_ids.LOST)})"
+        ((count, example, lost),) = connection.execute(
+            f"SELECT count(*) FILTER ({is_nobody}), min({name}) FILTER ({is_nobody}), "
+            f"min({name}) FILTER ({is_lost}) FROM {table}"
         ).fetchall()
+        if lost is not None:
+            raise person_ids.lost(argument, name, lost)
         if count:
             person_ids.warn_of_nobody(argument, name, count, example)
             replaced[name] = f"CASE WHEN NOT ({is_nobody}) THEN {name} END AS {name}"

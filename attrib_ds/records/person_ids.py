@@ -62,11 +62,12 @@ _PATTERN: Final = (
     r"|[{]?(0x)?((0-?){16,}|(f-?){16,})[}]?|[^@]*@([^@]*[.])?invalid)?"
     f"{_AROUND}$"
 )
-#: Numbers that a spreadsheet shows with an exponent.
-ROUNDED: Final = "^[0-9]([.,][0-9]+[eE][+]?|[eE][+])[0-9]{2}$"
-#: Numbers beyond 2^53 that were floats: with an exponent, or with a decimal point behind all of their digits.
-_LONG: Final = "(9(00[7-9]|0[1-9][0-9]|[1-9][0-9]{2})[0-9]{12}|[1-9][0-9]{16,})"
-LOST: Final = f"^[0-9]([.,][0-9]+[eE][+]?|[eE][+])(1[6-9]|[2-9][0-9])$|^{_LONG}[.,]0+$"
+#: Numbers that were floats: with an exponent, or beyond 2^53 with a decimal point behind all of their digits.
+_EXPONENT: Final = "[0-9]([.,][0-9]+[eE][+]?|[eE][+])"
+_LONG: Final = "(9(00[7-9]|0[1-9][0-9]|[1-9][0-9]{2})[0-9]{12}|[1-9][0-9]{16,})[.,]0+"
+ROUNDED: Final = f"^({_EXPONENT}[0-9]{{2}}|{_LONG})$"
+#: Those of them that are beyond 2^53.
+LOST: Final = f"^({_EXPONENT}(1[6-9]|[2-9][0-9])|{_LONG})$"
 #: Rows of a table below which no share is taken, and the share of them.
 FEW: Final = 100
 _SHARE: Final = 0.1

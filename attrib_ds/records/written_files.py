@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from attrib_ds import errors, local_files
+from attrib_ds.records.person_ids import EXACT
 
 #: Prefixes that make spreadsheets evaluate a cell as a formula.
 _FORMULA_PREFIXES: Final = (
@@ -44,8 +45,6 @@ _WIDEST: Final = 60
 _MEASURED_CELLS: Final = 1_000
 #: Maximum number of rows of titles above a header.
 _ROWS_ABOVE: Final = 40
-#: Workbooks hold numbers as floats, which are exact up to here.
-_MOST_EXACT: Final = 2**53
 
 
 def escaped(text: str) -> str:
@@ -263,7 +262,7 @@ def read_sheet(path: Path, sheet: str | None = None, *, argument: str, called: s
 
 
 def _is_rounded(cell: object) -> bool:
-    return isinstance(cell, int) and abs(cell) > _MOST_EXACT
+    return isinstance(cell, int) and abs(cell) > 2 ** EXACT[8]
 
 
 def sheet_columns(path: Path) -> dict[str, list[str]]:

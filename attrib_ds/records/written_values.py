@@ -495,7 +495,7 @@ _MARKS: Final = (
     }
 )  # fmt: skip
 #: Currencies without a smaller unit, whose separators are of thousands.
-_WHOLE: Final = frozenset([
+WHOLE: Final = frozenset([
     "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV",
     "XAF", "XOF", "XPF",
 ])  # fmt: skip
@@ -600,7 +600,7 @@ def amounts(
     else:
         word_of_number = word
     signed = _signed(connection, relation, word_of_number)
-    if decimal is None and known and {*known.values()} <= _WHOLE:
+    if decimal is None and known and {*known.values()} <= WHOLE:
         return Amounts(f"TRY_CAST(regexp_replace({_joined(signed)}, '[.,]', '', 'g') AS DOUBLE)", currency)
     written, proof = decimal_mark(
         connection, relation, signed, decimal=decimal, place=place, field=field, is_count=is_count

@@ -285,11 +285,14 @@ def _day_of(cell: Any, *, is_day: bool, argument: str) -> date | None:
     return instants.parse_day(cell, argument=argument)
 
 
-def with_day_ends(dates: pd.Series[Any], timezone: Callable[[], str]) -> pd.Series[Any]:
-    """Return dates of events, with the last instant of each day that has no time; others stay as they are."""
+def with_day_ends(events: pd.DataFrame, timezone: Callable[[], str]) -> pd.DataFrame:
+    """Return events whose days are their last instants, so that touchpoints of that day count."""
+    if "eventDate" not in events.columns:
+        return events
+    dates = events["eventDate"]
     are_days = _holds_days(dates)
     if not are_days and isinstance(dates.dtype, np.dtype | pd.DatetimeTZDtype) and dates.dtype.kind == "M":
-        return dates
+        return events
 
     def day_of(cell: Any) -> date | None:
         try:
@@ -299,13 +302,13 @@ def with_day_ends(dates: pd.Series[Any], timezone: Callable[[], str]) -> pd.Seri
 
     days = [day_of(cell) for cell in dates.tolist()]
     if not any(days):
-        return dates
+        return events
     zone = ZoneInfo(timezone())
     ends = [
         cell if day is None else instants.truncate(instants.last_instant(day, zone, argument="eventDate"))
         for cell, day in zip(dates.tolist(), days, strict=True)
     ]
-    return pd.Series(ends, index=dates.index, name=dates.name, dtype=object)
+    return events.assign(eventDate=pd.Series(ends, index=dates.index, dtype=object))
 
 
 def explained(problem: Mapping[str, Any]) -> str:

@@ -65,7 +65,7 @@ def woocommerce(**more):
         (orders(**UTM), {"google/cpc/c1": 50.0, "News/email": 70.0, None: 60.0}),
         (orders(**{name.removeprefix("utm_"): cells for name, cells in UTM.items()}),
          {"google/cpc/c1": 50.0, "News/email": 70.0, None: 60.0}),
-        # A point of sale is no source.
+        # A point of sale is not a traffic source.
         (orders(source=["web", "pos", "web"], **UTM), {"google/cpc/c1": 50.0, "News/email": 70.0, None: 60.0}),
         (orders(**{"source / medium": ["google / cpc", "(direct) / (none)", "news / email"]}),
          {"google/cpc": 50.0, "direct": 60.0, "news/email": 70.0}),

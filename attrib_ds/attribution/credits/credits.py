@@ -211,7 +211,7 @@ _LOST: Final = 0.25
 #: Number of conversions that a warning about the lookback is worth.
 _MANY: Final = 20
 #: Fewer conversions may be early by chance.
-_FEW = 3
+_FEW: Final = 3
 
 
 def check_conservation(

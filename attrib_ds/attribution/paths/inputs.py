@@ -138,7 +138,7 @@ def read_conversions(
     if nobody:
         lost = converted.filter(converted.user_id.isnull())
         sums = lost.group_by("currency").agg(value=lost.value.sum()).to_pyarrow().to_pylist()
-        said = worth({row["currency"]: row["value"] for row in sums})
+        said = worth((row["currency"], row["value"]) for row in sums)
         rows = counted(nobody, "rows")
         warn(f"{source.argument}: {rows} without a {user!r}{said} {_verb(nobody)} unattributed")
     return converted
@@ -317,11 +317,9 @@ class Input:
         """Warn of text ids that a spreadsheet has rounded; refuse those beyond 2^53."""
         if not values.type().is_string():
             return
-        is_lost = values.re_search(person_ids.LOST)
-        rounded = self.table.filter(is_lost | values.re_search(person_ids.ROUNDED))
-        found = rounded.agg(
-            count=values.count(), example=values.min(), lost=is_lost.ifelse(values, None).min()
-        )
+        lost = values.re_search(person_ids.LOST).ifelse(values, None).min()
+        rounded = self.table.filter(values.re_search(person_ids.ROUNDED))
+        found = rounded.agg(count=values.count(), example=values.min(), lost=lost)
         (row,) = found.to_pyarrow().to_pylist()
         if row["lost"] is not None:
             raise person_ids.lost(self.argument, name, row["lost"])

@@ -7,12 +7,9 @@ from typing import Final
 import duckdb
 
 from attrib_ds.records.sources import Source
+from attrib_ds.records.written_values import WHOLE
 
-#: Currencies without minor units, and those with a thousand.
-_WHOLE: Final = (
-    "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "VND", "VUV", "XAF",
-    "XOF", "XPF",
-)  # fmt: skip
+#: Currencies with a thousand minor units.
 _THOUSANDTHS: Final = ("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND")
 #: Columns, at the end of their names, that services of payments have beside amounts in minor units.
 _BESIDE: Final = (
@@ -27,6 +24,7 @@ _BESIDE: Final = (
 _OWN_NAME: Final = re.compile(r"(?:^|[._])(?:totals[._](?:grand_)?total|\w*_money[._]amount)$")
 _DECIMALS: Final = r"(\d[\d., ]*[.,]\d\d)(?:\D|$)"
 _ENOUGH: Final = 2
+_SAMPLE: Final = 1_000
 _MOSTLY: Final = 0.9
 
 
@@ -57,17 +55,21 @@ def tell(connection: duckdb.DuckDBPyConnection, source: Source, column: str, oth
     for other in others:
         written = f"regexp_extract({source.word(other)}, '{_DECIMALS}', 1)"
         digits = rf"TRY_CAST(nullif(regexp_replace({written}, '\D', '', 'g'), '') AS BIGINT)"
-        ((same, several),) = connection.execute(
-            f"SELECT count(*) FILTER ({digits} = {amount}) >= {_MOSTLY} * count({amount}), "
+        same = f"{digits} = {amount}"
+        sample = f"SELECT bool_or({same}) FROM (FROM {source.relation} LIMIT {_SAMPLE})"
+        if not connection.execute(sample).fetchall()[0][0]:
+            continue
+        ((are_same, several),) = connection.execute(
+            f"SELECT count(*) FILTER ({same}) >= {_MOSTLY} * count({amount}), "
             f"count(DISTINCT {amount}) > {_ENOUGH} FROM {source.relation}"
         ).fetchall()
-        if same and several:
+        if are_same and several:
             return True
     return False
 
 
 def divisor(currency: str) -> str:
     """Return SQL for the minor units of one unit of a currency, which is SQL too."""
-    whole, thousandths = (", ".join(f"'{code}'" for code in codes) for codes in (_WHOLE, _THOUSANDTHS))
+    whole, thousandths = (", ".join(f"'{code}'" for code in codes) for codes in (sorted(WHOLE), _THOUSANDTHS))
     code = f"upper({currency})"
     return f"CASE WHEN {code} IN ({whole}) THEN 1 WHEN {code} IN ({thousandths}) THEN 1000 ELSE 100 END"
