@@ -1091,10 +1091,17 @@ def test_rows_of_items_with_unlike_totals_are_refused(read):
         ("İşlem Tarihi", "Hakediş Tarihi"),
         ("주문일시", "수정일시"),
         ("Datum objednávky", "Datum změny"),
+        ("original_timestamp", "uuid_ts"),
+        ("timestamp", "_fivetran_synced"),
+        ("created_at", "_airbyte_extracted_at"),
     ],
 )
 def test_a_date_of_change_goes_behind_that_of_the_order(made, changed):
     assert evidence.weight("date", made) > 0 > evidence.weight("date", changed)
+
+
+def test_an_id_of_an_event_is_no_kind_of_row():
+    assert evidence.weight("kind", "event_name") > 0 > evidence.weight("kind", "event_id")
 
 
 @pytest.mark.parametrize(
