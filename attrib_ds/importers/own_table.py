@@ -18,7 +18,7 @@ from attrib_ds import display, errors, sql_results
 from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
 from attrib_ds.importers import formats as of_services
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded, names_of
-from attrib_ds.importers.content import evidence, files, minor_units
+from attrib_ds.importers.content import amounts, evidence, files, minor_units
 from attrib_ds.importers.reading import Formats, in_reading
 from attrib_ds.records import (
     export_tables,
@@ -77,7 +77,13 @@ _ZONES: Final = frozenset(
 #: Names of zones in brackets behind the name of a column.
 _ZONE_IN_NAME: Final = re.compile(r"[(\[](\w{3,4})\b")
 _HALF: Final = 0.5
-_MOSTLY: Final = 0.9
+#: Points of a name that speaks for a role clearly.
+_CLEAR: Final = 4
+#: Points of a name that speak against a role a little.
+_WEAKLY: Final = 1
+_MOSTLY, _NEARLY_ALL = 0.9, 0.95
+#: Rows that show a rule, and columns that are compared.
+_LEAST_ROWS, _MOST_RIVALS = 4, 6
 _MAX_SHOWN: Final = 40
 _MAX_NAMES: Final = 10
 _HEADER_ROWS: Final = 20
@@ -210,10 +216,35 @@ class OwnTable:
         """What the columns hold."""
         return evidence.profiled(self.connection, self.source)
 
+    @cached_property
+    def totals(self) -> amounts.Totals:
+        """How the amounts of the rows add up."""
+        other = ("date", "user", "conversion")
+        columns = [
+            each
+            for each in self.profile.values()
+            if each.holds("amount") and not each.holds("flag") and not each.holds("instant")
+            if each.has_decimals or all(evidence.weight(role, each.name) <= 0 for role in other)
+            if evidence.weight("refund", each.name) <= 0 and evidence.weight("remaining", each.name) <= 0
+        ]
+        marks = {each.name: amounts.mark_of(list(filter(None, each.values))) for each in columns}
+        common = {*marks.values()} - {None}
+        return amounts.totals(
+            {
+                each.name: [
+                    amounts.number_of(value, marks[each.name] or min(common, default=".")) for value in each.values
+                ]
+                for each in columns
+            },
+            added=[each.name for each in columns if evidence.weight("value", each.name) < -_WEAKLY],
+            deducted=[each.name for each in columns if evidence.weight("deducted", each.name) < 0],
+        )
+
     def replace_rows(self, query: str) -> None:
         """Put the rows of a query in place of those of the table, and forget what its columns held."""
         self.source = sources.selected(self.connection, self.source, query)
-        self.__dict__.pop("profile", None)
+        for known in ("profile", "totals"):
+            self.__dict__.pop(known, None)
 
     def scalar(self, sql: str) -> Any:
         """Return an aggregate of all rows."""
@@ -305,7 +336,9 @@ class OwnTable:
             points = {
                 each.name: weight
                 for each in columns
-                if each.may_be_id("email") and (weight := evidence.weight(role, each.name)) > 0
+                if (weight := evidence.weight(role, each.name)) > 0
+                # Numbers of orders may begin with the day.
+                if each.may_be_id("email") or each.holds("float")
                 if weight > 5 or 2 * each.distinct >= each.filled or self._tells_date(each.name)
             }
             ids = dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])])
@@ -342,12 +375,78 @@ class OwnTable:
                 and evidence.weight("conversion", name) <= 0
                 and any(map(self.profile[name].holds, sure))
             ]
-        if not strong and len(looser) > 1 and role in {"date", "value"} and not weak:
+        if role == "value" and (total := self._total([*strong, *looser, *weak], is_named=bool(strong))):
+            strong = [total, *strong]
+        if role == "date":
+            strong = self._varying(strong)
+            looser = self._first_made(looser) if not strong else looser
+        elif role == "value" and not strong and len(looser) > 1 and not weak:
             self.check_equal(role, looser)
-            first, second = looser[:2]
-            if role == "date" and evidence.weight(role, first) == evidence.weight(role, second):
-                looser.sort(key=lambda name: name == first and self._are_days(self._moment(first)))
-        return [*strong, *looser, *weak, *(name for name in named if name not in known)]
+        return list(dict.fromkeys([*strong, *looser, *weak, *named]))
+
+    def _total(self, named: Sequence[str], *, is_named: bool) -> str | None:
+        """Return the total of the amounts, unless a well named one is not within it."""
+        if self.argument != "conversions" or self.format is not None:
+            return None
+        best = sorted(self.totals.outermost, key=lambda name: -evidence.weight("value", name))
+        points = [evidence.weight("value", name) for name in best]
+        if not best or points[:1] == points[1:2]:
+            return None
+        return best[0] if not is_named or named[0] in self.totals.parts[best[0]] else None
+
+    def _varying(self, columns: Sequence[str]) -> list[str]:
+        """Return columns of instants, those with one value in all rows, such as that of an export, last."""
+        return sorted(
+            columns,
+            key=lambda name: self.profile[name].distinct == 1 and self.profile[name].rows >= _LEAST_ROWS,
+        )
+
+    def _first_made(self, columns: Sequence[str]) -> list[str]:
+        """Return columns of instants, the one that tells when something was made first.
+
+        It is the one that no other one is before in nearly every row: payments and changes follow.
+        """
+        columns = self._varying(columns)
+        points = [evidence.weight("date", name) for name in columns]
+        # A clear name decides alone.
+        best = [name for name, each in zip(columns, points, strict=True) if each > 5 or points[0] < 6]
+        rivals = [name for name in best if self.profile[name].distinct > 1][:_MOST_RIVALS]
+        most = max((self.profile[name].filled for name in rivals), default=0)
+        rivals = [name for name in rivals if self.profile[name].filled >= _MOSTLY * most]
+        # Dates of persons repeat with them.
+        most = max((self.profile[name].distinct for name in rivals), default=0)
+        rivals = [
+            name
+            for name in rivals
+            if 4 * self.profile[name].distinct >= 3 * most or self._are_days(self._moment(name))
+        ]
+        if len(rivals) < 2:
+            if len(columns) > 1 and not rivals:
+                self.check_equal("date", columns)
+            return columns
+        at = [self._moment(name) for name in rivals]
+        are_days = [self._are_days(each) for each in at]
+        first = [
+            name
+            for name, own, is_day in zip(rivals, at, are_days, strict=True)
+            if all(
+                self._is_before(own, other, by_day=is_day or is_other)
+                for other, is_other in zip(at, are_days, strict=True)
+                if other != own
+            )
+        ]
+        if not first:
+            self.check_equal("date", columns)
+            return columns
+        first.sort(key=lambda name: are_days[rivals.index(name)])
+        return [*first[:1], *(name for name in columns if name != first[0])]
+
+    def _is_before(self, first: str, second: str, *, by_day: bool) -> bool:
+        """Return whether an instant, or its day, is at most another one in nearly every row of several."""
+        if by_day:
+            first, second = (f"date_trunc('day', {each})" for each in (first, second))
+        is_before = f"avg(CAST({first} <= {second} AS INT)) >= {_NEARLY_ALL} AND count({first} <= {second})"
+        return bool(self.scalar(f"coalesce({is_before} >= {_LEAST_ROWS}, false)"))
 
     def _tells_date(self, column: str) -> bool:
         """Return whether a code is that of orders: each has one date, and most dates have one code."""
@@ -781,10 +880,20 @@ class OwnTable:
         if clocks:
             return [day, clocks[0]]
         others = [column for column in times if column != day]
-        instants = [column for column in moments if column != day]
+        # A column with the time of day beats its own copy without one.
+        exact = [name for name in self.common("date") if self._is_exact(name, day)]
+        instants = [column for column in (*moments, *exact) if column != day and column not in clocks]
         if others and not instants:
             self._warn_of_times(others[0], day)
-        return [column for column in instants if self._are_same_days(column, day)][:1] or [day]
+        return next(([name] for name in instants if self._are_same_days(name, day)), [day])
+
+    def _is_exact(self, column: str, day: str) -> bool:
+        """Return whether a column clearly has instants, none of them before those of a column of days."""
+        return (
+            evidence.weight("date", column) >= _CLEAR
+            and not self._are_days(self._moment(column))
+            and self._is_before(self._moment(day), self._moment(column), by_day=True)
+        )
 
     def _are_same_days(self, column: str, day: str) -> bool:
         """Return whether instants are of the days of another column, in any time zone, in most rows."""

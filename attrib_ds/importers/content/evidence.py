@@ -83,6 +83,8 @@ class Column:
         Number of different values.
     has_decimals : bool
         Whether some values are numbers with decimals or the sign of a currency.
+    values : list of str or None
+        The sample.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Column:
     shares: dict[str, float]
     distinct: int
     has_decimals: bool
+    values: list[str | None]
 
     def holds(self, kind: str) -> bool:
         """Return whether nearly all values are of a kind."""
@@ -148,18 +151,19 @@ def profiled(connection: duckdb.DuckDBPyConnection, source: Source) -> dict[str,
     rows = connection.execute(f"SELECT {words} FROM {source.relation} WHERE {is_in}").fetchall()
     columns = zip(*rows, strict=True) if rows else [()] * len(source.columns)
     return {
-        name: _column(name, len(rows), [str(value) for value in values if value is not None])
+        name: _column(name, [None if value is None else str(value) for value in values])
         for name, values in zip(source.columns, columns, strict=True)
     }
 
 
-def _column(name: str, rows: int, values: Sequence[str]) -> Column:
+def _column(name: str, sample: list[str | None]) -> Column:
+    values = [value for value in sample if value is not None]
     distinct = {*values}
     kinds = {value: [bool(test(value)) for test in KINDS.values()] for value in distinct}
     tallies = [sum(kinds[value][at] for value in values) for at in range(len(KINDS))]
     shares = {kind: tally / max(1, len(values)) for kind, tally in zip(KINDS, tallies, strict=True)}
     has_decimals = any(re.search(r"[.,]\d{1,2}(?!\d)|[^\d\s.,'’()+-]", value) for value in distinct)
-    return Column(name, rows, len(values), shares, len(distinct), has_decimals)
+    return Column(name, len(sample), len(values), shares, len(distinct), has_decimals, sample)
 
 
 def words_of(name: str) -> list[str]:
@@ -215,7 +219,8 @@ def _weights() -> list[tuple[str, int, re.Pattern[str], bool]]:
     rows = (line.split("\t") for line in _NAMES if line)
     return [
         (role, int(points), re.compile(f"(?:{words.removeprefix('=')})"), words.startswith("="))
-        for role, points, words in rows
+        for roles, points, words in rows
+        for role in roles.split()
     ]
 
 
