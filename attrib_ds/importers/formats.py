@@ -225,7 +225,8 @@ def recognised(columns: Sequence[str], argument: str, *, name: str, has_people: 
         del fitting["spend"]
     if argument in fitting or argument not in {"touchpoints", "conversions"}:
         return fitting.get(argument)
-    if events := fitting.get("events"):
+    # A source in each row, which the events of services have not, makes rows touchpoints.
+    if (events := fitting.get("events")) and not matching("session_source", columns):
         raise InvalidRequest(
             f"{argument}: {name} has {events.name}; read them with {events.advice} in Python, which finds "
             "the visits and the conversions in them"

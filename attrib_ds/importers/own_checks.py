@@ -15,6 +15,8 @@ from attrib_ds.records import person_ids, sources
 from attrib_ds.records.frames import FrameOrPath
 
 _MOSTLY: Final = 0.9
+#: Amounts below zero.
+_BELOW: Final = r"^\W*[-−–].*\d|^\(|\d\s*-\s*$"
 _AMOUNT: Final = r"[^\d\s]{0,3}\s?-?[\d., ]*\d\s?[^\d\s]{0,3}"
 
 
@@ -188,6 +190,8 @@ def count_rows(
     if identity is not None and (query := read.latest_states(identity, counted, refunds)) is not None:
         table.source = read.source = sources.selected(table.connection, table.source, query)
     read.columns = [name for name in read.columns if name not in counted.columns]
+    if value is not None:
+        counted.spared = _spared(table, value, refunds, counted.kind)
     read.flagged(counted, has_refunds=bool(refunds) and value is not None)
     read.by_status(counted, own)
     gone = [f"({condition})" for condition in counted.left_out.values()]
@@ -210,6 +214,16 @@ def count_rows(
     return counted
 
 
+def _spared(table: own_table.OwnTable, value: str, refunds: Sequence[str], kind: str) -> str:
+    """Return SQL for rows that are refunds, and for those refunded in part."""
+    amount = table.source.word(value)
+    conditions = [f"regexp_matches({amount}, '{_BELOW}')", *([f"({kind}) = 'refund'"] if kind else [])]
+    for refunded in map(table.source.word, refunds[:1]):
+        digits, whole = (f"regexp_replace({each}, '\D', '', 'g')" for each in (refunded, amount))
+        conditions.append(f"regexp_matches({refunded}, '[1-9]') AND {digits} <> {whole}")
+    return " OR ".join(f"({each})" for each in conditions)
+
+
 def shared_with_refunds(table: own_table.OwnTable, identity: str, value: str | None) -> str:
     """Return the column of ids that refunds in rows of their own share with their sales."""
     others = [name for name in table.common("conversion") if name != identity and table.is_filled(name)]
@@ -217,7 +231,7 @@ def shared_with_refunds(table: own_table.OwnTable, identity: str, value: str | N
     if not others or not (kinds or value):
         return identity
     back = [word for _, of in kinds for word, kind in of.items() if kind in {"refund", "void"}]
-    signs = [f"regexp_matches({table.source.word(value)}, '^\\(?[-−]|-$')"] if value else []
+    signs = [f"regexp_matches({table.source.word(value)}, '{_BELOW}')"] if value else []
     words = ", ".join(map(sources.literal, back)) or "NULL"
     is_back = " OR ".join([*signs, *(f"{table.source.word(column)} IN ({words})" for column, _ in kinds)])
     shares = {}
@@ -238,8 +252,12 @@ def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool
         return events
     has_ids = "conversion" in events.column_names
     if not has_ids:
-        events = events.append_column("conversion", pa.nulls(events.num_rows, pa.string()))
+        events = events.append_column("conversion", pc.cast(events["row"], pa.string()))
     table.connection.register("payments", events)
+    people = [name for name in ("user", "device") if name in events.column_names]
+    same = " OR ".join(f'back."{name}" = sold."{name}"' for name in people)
+    query = rows.with_sales("payments", f"({same})", has_kinds=has_kinds)
+    table.connection.register("payments", sql_results.read_arrow(table.connection, query))
     query, fates = rows.netted("payments", has_kinds=has_kinds, adds_up=adds_up)
     back, lost, double, void = table.connection.execute(fates).fetchall()[0]
     if not (has_kinds or back):

@@ -279,6 +279,8 @@ def _amount_of(table: own_table.OwnTable, named: Mapping[str, Named], node: Sequ
     if "spend" in named or not likely:
         return str(table.find("spend", named))
     for other in likely[1:2]:
+        if (total := table.total_of(likely[:2])) is not None:
+            return total
         table.check_equal("spend", [likely[0], other])
     return likely[0]
 

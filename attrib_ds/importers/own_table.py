@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -219,31 +219,40 @@ class OwnTable:
     @cached_property
     def totals(self) -> amounts.Totals:
         """How the amounts of the rows add up."""
+        return self._totals(self.mark or ".")
+
+    @cached_property
+    def mark(self) -> str | None:
+        """The decimal mark of the table: one that its amounts show, or under which alone they add up."""
+        marks = {amounts.mark_of(list(filter(None, each.values))) for each in self._amount_columns()} - {None}
+        marks = marks or {mark for mark in ".," if self._totals(mark).parts}
+        return marks.pop() if len(marks) == 1 else None
+
+    def _amount_columns(self) -> list[evidence.Column]:
+        """Return the columns that may have amounts of money, without refunds."""
         other = ("date", "user", "conversion")
-        columns = [
+        return [
             each
             for each in self.profile.values()
             if each.holds("amount") and not each.holds("flag") and not each.holds("instant")
             if each.has_decimals or all(evidence.weight(role, each.name) <= 0 for role in other)
             if evidence.weight("refund", each.name) <= 0 and evidence.weight("remaining", each.name) <= 0
         ]
-        marks = {each.name: amounts.mark_of(list(filter(None, each.values))) for each in columns}
-        common = {*marks.values()} - {None}
+
+    def _totals(self, mark: str) -> amounts.Totals:
+        """Return how the amounts add up, if those that show no decimal mark have a given one."""
+        columns = {each.name: each.values for each in self._amount_columns()}
+        marks = {name: amounts.mark_of(list(filter(None, each))) or mark for name, each in columns.items()}
         return amounts.totals(
-            {
-                each.name: [
-                    amounts.number_of(value, marks[each.name] or min(common, default=".")) for value in each.values
-                ]
-                for each in columns
-            },
-            added=[each.name for each in columns if evidence.weight("value", each.name) < -_WEAKLY],
-            deducted=[each.name for each in columns if evidence.weight("deducted", each.name) < 0],
+            {name: [amounts.number_of(text, marks[name]) for text in each] for name, each in columns.items()},
+            added=[name for name in columns if evidence.weight("value", name) < -_WEAKLY],
+            deducted=[name for name in columns if evidence.weight("deducted", name) < 0],
         )
 
     def replace_rows(self, query: str) -> None:
         """Put the rows of a query in place of those of the table, and forget what its columns held."""
         self.source = sources.selected(self.connection, self.source, query)
-        for known in ("profile", "totals"):
+        for known in ("profile", "totals", "mark"):
             self.__dict__.pop(known, None)
 
     def scalar(self, sql: str) -> Any:
@@ -447,6 +456,11 @@ class OwnTable:
             first, second = (f"date_trunc('day', {each})" for each in (first, second))
         is_before = f"avg(CAST({first} <= {second} AS INT)) >= {_NEARLY_ALL} AND count({first} <= {second})"
         return bool(self.scalar(f"coalesce({is_before} >= {_LEAST_ROWS}, false)"))
+
+    def total_of(self, columns: Sequence[str]) -> str | None:
+        """Return the one of some columns that has the others as parts."""
+        parts = self.totals.parts
+        return next((name for name in columns if {*columns} - {name} <= parts.get(name, set())), None)
 
     def _tells_date(self, column: str) -> bool:
         """Return whether a code is that of orders: each has one date, and most dates have one code."""
@@ -964,17 +978,38 @@ class OwnTable:
     def _read_as(self, column: str) -> written_values.Instants:
         """Return how a column is read as instants."""
         if column not in self._instants:
-            read = written_values.instants(
-                self.connection,
-                self.source.relation,
-                self.source.word(column),
-                dayfirst=self.formats.dayfirst,
-            )
+            read = self._instants_of(column, self.formats.dayfirst)
+            if read.order is None and (dayfirst := self._dayfirst_elsewhere(column)) is not None:
+                other = self._instants_of(column, dayfirst)
+                read = read if self._is_left_over(column, other.sql) else other
             zone = _ZONE_IN_NAME.search(column)
             hours = written_values.hours_of(zone[1]) if zone else None
             shift = f" - INTERVAL ({hours}) HOUR" if hours else ""
             self._instants[column] = replace(read, sql=self._stored(f"{read.sql}{shift}", "TIMESTAMP"))
         return self._instants[column]
+
+    def _instants_of(self, column: str, dayfirst: bool | None) -> written_values.Instants:
+        word = self.source.word(column)
+        return written_values.instants(self.connection, self.source.relation, word, dayfirst=dayfirst)
+
+    def _is_left_over(self, column: str, sql: str) -> bool:
+        """Return whether a value is not read as an instant by SQL."""
+        return bool(self.scalar(f"coalesce(bool_or({self.source.word(column)} IS NOT NULL AND {sql} IS NULL), false)"))
+
+    def _dayfirst_elsewhere(self, column: str) -> bool | None:
+        """Return whether the other columns of instants show that dates begin with the day.
+
+        None if they do not, if they disagree, or if the column itself is read as it is.
+        """
+        if self.formats.dayfirst is not None or not self._is_left_over(column, self._instants_of(column, None).sql):
+            return None
+        others = [
+            each.name
+            for each in self.profile.values()
+            if each.name != column and each.holds("instant") and self.source.types[each.name] == "VARCHAR"
+        ]
+        orders = {self._instants_of(name, None).order for name in others} - {None}
+        return orders == {"dmy"} if len(orders) == 1 else None
 
     def _stored(self, sql: str, kind: str) -> str:
         """Compute SQL once for each row, as one more column of the table; return its quoted name."""
@@ -1028,16 +1063,24 @@ class OwnTable:
         sql = f"TRY_CAST({word} AS DOUBLE)"
         if self.source.types[column] == "VARCHAR":
             if column not in self._amounts:
-                read = written_values.amounts(
+                amounts_by = partial(
+                    written_values.amounts,
                     self.connection,
                     self.source.relation,
                     word,
-                    decimal=self.formats.decimal,
                     place=f"the column {column!r} of {self.name}",
                     field=role,
                     is_count=is_count,
                     has_currency=self.has_currency,
                 )
+                try:
+                    read = amounts_by(decimal=self.formats.decimal)
+                except errors.InvalidRequest:
+                    values = list(filter(None, self.profile[column].values))
+                    if self.mark is None or amounts.has_mark(values):
+                        raise
+                    # What the other columns show holds for the whole file.
+                    read = amounts_by(decimal=self.mark)
                 self._amounts[column] = replace(read, sql=self._stored(read.sql, "DOUBLE"))
             sql = self._amounts[column].sql
         divisor = next((by for words, by in _UNITS if words & {*evidence.words_of(column)}), None)

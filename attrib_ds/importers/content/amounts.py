@@ -42,6 +42,11 @@ def mark_of(texts: Collection[str]) -> str | None:
     return marks.pop() if len(marks) == 1 else None
 
 
+def has_mark(texts: Collection[str]) -> bool:
+    """Return whether some amount shows its decimal mark."""
+    return any(map(_shown_mark, texts))
+
+
 def number_of(text: str | None, mark: str) -> float:
     """Return an amount as a number, NaN if it is none.
 

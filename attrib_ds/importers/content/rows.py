@@ -18,8 +18,8 @@ from attrib_ds.records.sources import Source, literal
 _STATES: Final = Path(__file__).with_name("states.tsv").read_text(encoding="utf-8").splitlines()[2:]
 #: Different words of a column of statuses, at most; those of one that no name tells.
 _MOST_WORDS, _MOST_UNNAMED, _MOST_SAID = 200, 12, 10
-_YES: Final = ("1", "true", "yes", "t", "y", "ja", "oui", "si", "sí", "sim", "tak", "1.0", "wahr", "x")
-_NO: Final = ("0", "false", "no", "f", "n", "nein", "non", "não", "nie", "nee", "nej", "0.0", "")
+_YES: Final = ("1", "true", "yes", "t", "y", "ja", "oui", "si", "sí", "sim", "tak", "1.0", "wahr", "x", "да", "так", "igen", "ano", "evet")
+_NO: Final = ("0", "false", "no", "f", "n", "nein", "non", "não", "nie", "nee", "nej", "0.0", "нет", "ні", "nem", "ne", "hayır", "")
 #: Statuses without words.
 _STATUS_CODE: Final = re.compile(r"\d{1,4}|[A-Z]\d?")
 #: Which state of a record is the later one.
@@ -41,6 +41,9 @@ class Counted:
         SQL of the condition of the rows that are left out, by the word for them.
     kind : str
         SQL of the kind of a row: sale, authorization, refund or void; empty if all are sales.
+    spared : str
+        SQL of the condition of rows that a status of refunds does not leave out: refunds themselves, and what
+        was refunded in part.
     others : list of str
         What else is said of the rows.
     columns : set of str
@@ -49,6 +52,7 @@ class Counted:
 
     left_out: dict[str, str] = field(default_factory=dict)
     kind: str = ""
+    spared: str = "false"
     others: list[str] = field(default_factory=list)
     columns: set[str] = field(default_factory=set)
 
@@ -186,7 +190,8 @@ class Rows:
                 is_open = is_deal and name != "done"
                 keep = kept_words.get(each.casefold(), not is_open and name not in {"undone", "unpaid"})
                 if not keep:
-                    self._leave_out(counted, each, f"{word} = {literal(each)}")
+                    spared = counted.spared if class_of("kind", each) != "void" else "false"
+                    self._leave_out(counted, each, f"{word} = {literal(each)} AND ({spared}) IS NOT TRUE")
                 elif name != "done":
                     undecided.append(each)
             for each in undecided[:_MOST_SAID]:
@@ -318,6 +323,31 @@ def _listed(words: Iterable[str]) -> str:
     return ", ".join(map(literal, words))
 
 
+def with_sales(lines: str, same_person: str, *, has_kinds: bool) -> str:
+    """Return a query of conversions in which refunds without a sale of their id have that of a sale.
+
+    It is a sale of the same person that was worth as much or more: the one whose id is part of theirs, else
+    one of the same amount, else the latest before them.
+    """
+    is_back = "value < 0" + (" OR kind = 'refund'" if has_kinds else "")
+    other = " AND kind IN ('sale', 'authorization')" if has_kinds else ""
+    sale = f"(SELECT * FROM {lines} WHERE ({is_back}) IS NOT TRUE{other})"
+    rank = (
+        "(strpos(coalesce(back.conversion, ''), sold.conversion) > 0, abs(abs(back.value) - sold.value) < 0.005, "
+        "sold.date <= back.date, sold.date)"
+    )
+    found = (
+        f"SELECT back.row, arg_max(sold.conversion, {rank}) AS id FROM {lines} AS back JOIN {sale} AS sold "
+        f"ON {same_person} WHERE ({is_back.replace('value', 'back.value').replace('kind', 'back.kind')}) AND "
+        f"sold.conversion IS NOT NULL AND abs(back.value) <= sold.value + 0.005 AND NOT EXISTS (SELECT 1 FROM "
+        f"{sale} AS own WHERE own.conversion = back.conversion) GROUP BY ALL"
+    )
+    return (
+        f"SELECT {lines}.* REPLACE (coalesce(found.id, {lines}.conversion) AS conversion) FROM {lines} "
+        f"LEFT JOIN ({found}) AS found USING (row) ORDER BY row"
+    )
+
+
 def netted(lines: str, *, has_kinds: bool, adds_up: bool) -> tuple[str, str]:
     """Return a query of conversions less their refunds, and one of the numbers of rows of each fate.
 
@@ -352,7 +382,7 @@ def netted(lines: str, *, has_kinds: bool, adds_up: bool) -> tuple[str, str]:
     )
     one = "(CASE WHEN sales > 0 THEN sales ELSE payments END) = 1"
     is_subtracted = f"is_back AND {one}" if not adds_up else "false"
-    lost = "is_back AND payments = 0" + ("" if has_kinds else " AND false")
+    lost = "is_back AND payments = 0"
     gone = f"is_taken_back OR is_void OR is_double OR ({is_subtracted}) OR ({lost})"
     value = (
         f"CASE WHEN NOT is_back AND {one} AND {str(not adds_up).lower()} THEN round(value + "
