@@ -397,6 +397,9 @@ class OwnTable:
         """Return the total of the amounts, unless a well named one is not within it."""
         if self.argument != "conversions" or self.format is not None:
             return None
+        whole = [name for name in self.totals.copies if named and named[0] in self.totals.copies[name]]
+        if whole and evidence.weight("value", whole[0]) > 0:
+            return whole[0]
         best = sorted(self.totals.outermost, key=lambda name: -evidence.weight("value", name))
         points = [evidence.weight("value", name) for name in best]
         if not best or points[:1] == points[1:2]:
@@ -738,9 +741,12 @@ class OwnTable:
         paths = [name for name in pages if self.profile[name].shares["path"] > _HALF]
         are_views = bool(paths) and (referrer in addresses or self.rows_of_kind(VIEWS) is not None)
         page = page or (paths[0] if are_views else None)
-        if page is None and not self.common("part_of_node") and not self._levels_by_content():
-            # Addresses with parameters of campaigns tell where visits come from.
-            tagged = [each.name for each in self.profile.values() if each.shares["tagged"]]
+        # Addresses with parameters of campaigns tell where visits come from, better than words alone do.
+        tagged = [each.name for each in self.profile.values() if each.shares["tagged"]]
+        are_better = any(self.profile[name].shares["tagged"] > _HALF for name in tagged) and not any(
+            evidence.names_level(level, name) for level in LEVEL_NAMES for name in self.source.columns
+        )
+        if page is None and not self.common("part_of_node") and (are_better or not self._levels_by_content()):
             page = min(tagged, key=lambda name: name not in addresses, default=None)
             referrer = None if page is None or page in addresses else referrer
             if page is not None and page not in addresses:

@@ -72,10 +72,13 @@ class Totals:
         Totals that are no part of another one.
     parts : dict of str to set of str
         Columns that each total consists of, and its copies.
+    copies : dict of str to set of str
+        Copies of each column, which may be missing or 0 where it is not.
     """
 
     outermost: list[str]
     parts: dict[str, set[str]]
+    copies: dict[str, set[str]]
 
 
 def totals(
@@ -107,7 +110,7 @@ def totals(
     outermost = [total for total in parts if total not in inner]
     for total, of_total in parts.items():
         of_total |= {copy for name in (total, *of_total) for copy in copies[name]}
-    return Totals(outermost, parts)
+    return Totals(outermost, parts, copies)
 
 
 def _without_copies(columns: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, set[str]]]:
