@@ -211,7 +211,9 @@ def known_formats() -> tuple[Format, ...]:
     return tuple(Format(**entry) for entry in tomllib.loads(table)["format"])
 
 
-def recognised(columns: Sequence[str], argument: str, *, name: str, has_people: bool) -> Format | None:
+def recognised(
+    columns: Sequence[str], argument: str, *, name: str, has_people: bool, is_alone: bool = True
+) -> Format | None:
     """Return the format of a table for an argument, or None.
 
     Raises
@@ -225,8 +227,9 @@ def recognised(columns: Sequence[str], argument: str, *, name: str, has_people: 
         del fitting["spend"]
     if argument in fitting or argument not in {"touchpoints", "conversions"}:
         return fitting.get(argument)
-    # A source in each row, which the events of services have not, makes rows touchpoints.
-    if (events := fitting.get("events")) and not matching("session_source", columns):
+    # Events with a source in each row are touchpoints, and so are views of pages beside conversions.
+    are_touchpoints = matching("session_source" if is_alone else "session_source|page_url", columns)
+    if (events := fitting.get("events")) and not are_touchpoints:
         raise InvalidRequest(
             f"{argument}: {name} has {events.name}; read them with {events.advice} in Python, which finds "
             "the visits and the conversions in them"

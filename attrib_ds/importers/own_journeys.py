@@ -190,7 +190,10 @@ def read_tables(
     if conversions is None and asked.conversion_page is None:
         single, own = own_sources.alone(connection, touchpoints, reading)
     formats = reading.formats("touchpoints")
-    touch_table = own.table if own else own_table.OwnTable(connection, touchpoints, "touchpoints", formats)
+    touch_table = own.table if own else None
+    touch_table = touch_table or own_table.OwnTable(
+        connection, touchpoints, "touchpoints", formats, is_alone=conversions is None
+    )
     tables.append(touch_table)
     if touch_table.format is not None and touch_table.format.reader == "read_matomo" and conversions is None:
         warn(touch_table.note)

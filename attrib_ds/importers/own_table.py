@@ -130,10 +130,18 @@ class OwnTable:
         Name of the argument in messages.
     formats : Formats
         How the file is written.
+    is_alone : bool, default True
+        Whether no other file has the conversions.
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, rows: object, argument: str, formats: Formats
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        rows: object,
+        argument: str,
+        formats: Formats,
+        *,
+        is_alone: bool = True,
     ) -> None:
         self.connection = connection
         self.formats = formats
@@ -179,6 +187,7 @@ class OwnTable:
             argument,
             name=self.name,
             has_people=bool(self.with_names(COMMON_NAMES["user"])),
+            is_alone=is_alone,
         )
         #: Ad platform whose report the table is.
         self.platform = ""
@@ -632,6 +641,13 @@ class OwnTable:
             }
             best = max(points, key=lambda name: points[name], default=None)
             return [best] if best is not None and any(points[best]) else []
+        if by_name["source"] and by_name["campaign"] and not by_name["medium"]:
+            # A word between a source and a campaign is the level between them.
+            at = sorted(self.source.columns.index(by_name[level][0]) for level in ("source", "campaign"))
+            inside = self.source.columns[at[0] + 1 : at[1]]
+            by_name["medium"] = [
+                name for name in inside if len(inside) == 1 and _may_be_campaign(self.profile[name])
+            ]
         for level in levels[:2] if any(by_name.values()) else ():
             # Such as a medium under a name that is not known.
             by_name[level] = by_name[level] or [each.name for each in columns if each.holds(level)]
@@ -1000,14 +1016,18 @@ class OwnTable:
 
     def _is_left_over(self, column: str, sql: str) -> bool:
         """Return whether a value is not read as an instant by SQL."""
-        return bool(self.scalar(f"coalesce(bool_or({self.source.word(column)} IS NOT NULL AND {sql} IS NULL), false)"))
+        return bool(
+            self.scalar(f"coalesce(bool_or({self.source.word(column)} IS NOT NULL AND {sql} IS NULL), false)")
+        )
 
     def _dayfirst_elsewhere(self, column: str) -> bool | None:
         """Return whether the other columns of instants show that dates begin with the day.
 
         None if they do not, if they disagree, or if the column itself is read as it is.
         """
-        if self.formats.dayfirst is not None or not self._is_left_over(column, self._instants_of(column, None).sql):
+        if self.formats.dayfirst is not None or not self._is_left_over(
+            column, self._instants_of(column, None).sql
+        ):
             return None
         others = [
             each.name

@@ -156,7 +156,9 @@ def _sums(columns: Mapping[str, np.ndarray]) -> list[tuple[str, list[str], list[
             if (np.abs(row @ values - values[at])[is_filled] < 2 * _CENT).mean() >= _MOSTLY:
                 plus, minus = ([names[i] for i in np.flatnonzero(row == sign)] for sign in (1, -1))
                 found.append((name, plus, minus))
-    fewest = {name: min(len(plus + minus) for each, plus, minus in found if each == name) for name, *_ in found}
+    fewest = {
+        name: min(len(plus + minus) for each, plus, minus in found if each == name) for name, *_ in found
+    }
     return [each for each in found if len(each[1] + each[2]) <= fewest[each[0]] + 1]
 
 

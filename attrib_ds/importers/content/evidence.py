@@ -122,7 +122,7 @@ def _unit_of(text: str) -> int | None:
 KINDS: Final[dict[str, Callable[[str], object]]] = {
     "instant": written_values.looks_like_instant,
     "count": lambda text: _unit_of(text) is not None,
-    "moment": lambda text: len(text) > 12 and _unit_of(text) is not None,
+    "moment": lambda text: len(text) > 10 and _unit_of(text) is not None,
     "amount": written_values.looks_like_amount,
     "flag": lambda text: text in {"0", "1"},
     "long": lambda text: len(text) > 4,

@@ -4,10 +4,12 @@ import codecs
 import csv
 import json
 import re
+import sqlite3
 import string
 import unicodedata
 import zlib
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import islice
@@ -84,7 +86,7 @@ def opened(
     else:
         try:
             source = _from_file(connection, path, argument, encoding, said)
-        except (OSError, EOFError, zlib.error) as error:
+        except (OSError, EOFError, zlib.error, sqlite3.Error) as error:
             raise InvalidRequest(f"{argument}: {path.name!r} cannot be read: {error}") from error
     return _without_index(connection, objects.unwrapped(connection, source)), said
 
@@ -99,6 +101,10 @@ def _from_file(
         form = ".xlsx"
     if form is not None or start.startswith((b"PK\x03\x04", b"%PDF", b"\xd0\xcf\x11\xe0")):
         return sources.open_source(connection, path, argument=argument, form=form)
+    if start.startswith(b"SQLite format 3\0"):
+        source = _from_tables(connection, _of_database(path), path, argument)
+        if source is not None:
+            return source
     head = start.removeprefix(codecs.BOM_UTF8).lstrip()
     if head[:1] in (b"{", b"["):
         return _from_json(connection, path, head, argument)
@@ -168,6 +174,17 @@ def _from_json(connection: duckdb.DuckDBPyConnection, path: Path, head: bytes, a
         if source is not None:
             return source
     return sources.open_source(connection, path, argument=argument, form=".json")
+
+
+def _of_database(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of the tables of a SQLite database."""
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        database.row_factory = sqlite3.Row
+        names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        return {
+            name: [dict(row) for row in database.execute(f"SELECT * FROM {quoted(name)}")]
+            for (name,) in names
+        }
 
 
 def _first_object(text: bytes) -> Any:
