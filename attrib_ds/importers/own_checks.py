@@ -219,7 +219,7 @@ def _spared(table: own_table.OwnTable, value: str, refunds: Sequence[str], kind:
     amount = table.source.word(value)
     conditions = [f"regexp_matches({amount}, '{_BELOW}')", *([f"({kind}) = 'refund'"] if kind else [])]
     for refunded in map(table.source.word, refunds[:1]):
-        digits, whole = (f"regexp_replace({each}, '\D', '', 'g')" for each in (refunded, amount))
+        digits, whole = (rf"regexp_replace({each}, '\D', '', 'g')" for each in (refunded, amount))
         conditions.append(f"regexp_matches({refunded}, '[1-9]') AND {digits} <> {whole}")
     return " OR ".join(f"({each})" for each in conditions)
 

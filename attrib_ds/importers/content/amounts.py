@@ -95,9 +95,10 @@ def totals(
 
     Examples
     --------
-    >>> found = totals({"a": [10, 20, 30, 45], "b": [1, 2, 3, 9], "c": [11, 22, 33, 54]}, added=[], deducted=[])
-    >>> found.outermost, found.parts
-    (['c'], {'c': {'a', 'b'}})
+    >>> amounts = {"net": [10, 20, 30, 45], "tax": [1, 2, 3, 9], "gross": [11, 22, 33, 54]}
+    >>> found = totals(amounts, added=["tax"], deducted=[])
+    >>> found.outermost, sorted(found.parts["gross"])
+    (['gross'], ['net', 'tax'])
     """
     filled = {name: np.asarray(values, dtype=float)[:_MOST_ROWS] for name, values in columns.items()}
     filled = {name: values for name, values in filled.items() if np.nanmax(np.abs(values), initial=0) > 0}
@@ -182,9 +183,8 @@ def _taxed(columns: Mapping[str, np.ndarray]) -> list[tuple[str, list[str], list
         is_set = np.nan_to_num(values) != 0
         if net == gross or is_set.sum() < _LEAST_ROWS:
             continue
-        for rate in _RATES:
-            if _agree(values[is_set] * (1 + rate / 100), sums[is_set]):
-                found.append((gross, [net], []))
+        if any(_agree(values[is_set] * (1 + rate / 100), sums[is_set]) for rate in _RATES):
+            found.append((gross, [net], []))
     return found
 
 
@@ -213,7 +213,7 @@ def _is_total(
     for name in (*plus, *minus):
         if name == main:
             continue
-        is_less = name in deducted or (name not in added and _looks_deducted(columns[name], columns[total]))
+        is_less = name in deducted or (name not in added and _looks_deducted(columns[name]))
         # Deductions may be written below zero.
         is_below = np.nansum(columns[name]) * np.nansum(columns[main]) < 0
         if is_less != ((name in minus) != is_below):
@@ -221,7 +221,7 @@ def _is_total(
     return True
 
 
-def _looks_deducted(values: np.ndarray, total: np.ndarray) -> bool:
+def _looks_deducted(values: np.ndarray) -> bool:
     """Return whether amounts are those of discounts: none in many rows, and unlike fees of shipping."""
     amounts = np.abs(values[np.nan_to_num(values) != 0])
     return len(amounts) < 0.8 * len(values) and len({*np.round(amounts, 2)}) > max(_FEW, len(amounts) / 3)

@@ -372,14 +372,14 @@ def with_sales(lines: str, same_person: str, *, has_kinds: bool) -> str:
     other = " AND kind IN ('sale', 'authorization')" if has_kinds else ""
     sale = f"(SELECT * FROM {lines} WHERE ({is_back}) IS NOT TRUE{other})"
     rank = (
-        "(strpos(coalesce(back.conversion, ''), sold.conversion) > 0, abs(abs(back.value) - sold.value) < 0.005, "
-        "sold.date <= back.date, sold.date)"
+        "(strpos(coalesce(back.conversion, ''), sold.conversion) > 0, "
+        "abs(abs(back.value) - sold.value) < 0.005, sold.date <= back.date, sold.date)"
     )
     found = (
         f"SELECT back.row, arg_max(sold.conversion, {rank}) AS id FROM {lines} AS back JOIN {sale} AS sold "
         f"ON {same_person} WHERE ({is_back.replace('value', 'back.value').replace('kind', 'back.kind')}) AND "
-        f"sold.conversion IS NOT NULL AND abs(back.value) <= sold.value + 0.005 AND NOT EXISTS (SELECT 1 FROM "
-        f"{sale} AS own WHERE own.conversion = back.conversion) GROUP BY ALL"
+        f"sold.conversion IS NOT NULL AND abs(back.value) <= sold.value + 0.005 AND NOT EXISTS (SELECT 1 "
+        f"FROM {sale} AS own WHERE own.conversion = back.conversion) GROUP BY ALL"
     )
     return (
         f"SELECT {lines}.* REPLACE (coalesce(found.id, {lines}.conversion) AS conversion) FROM {lines} "
