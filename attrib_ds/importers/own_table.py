@@ -417,10 +417,10 @@ class OwnTable:
 
     def _varying(self, columns: Sequence[str]) -> list[str]:
         """Return columns of instants, those with one value in all rows, such as that of an export, last."""
-        return sorted(
-            columns,
-            key=lambda name: self.profile[name].distinct == 1 and self.profile[name].rows >= _LEAST_ROWS,
-        )
+        return sorted(columns, key=self._is_constant)
+
+    def _is_constant(self, column: str) -> bool:
+        return self.profile[column].distinct == 1 and self.profile[column].rows >= _LEAST_ROWS
 
     def _first_made(self, columns: Sequence[str]) -> list[str]:
         """Return columns of instants, the one that tells when something was made first.
@@ -428,10 +428,12 @@ class OwnTable:
         It is the one that no other one is before in nearly every row: payments and changes follow.
         """
         columns = self._varying(columns)
+        if len(columns) < 2:
+            return columns
         points = [evidence.weight("date", name) for name in columns]
         # A clear name decides alone.
         best = [name for name, each in zip(columns, points, strict=True) if each > 5 or points[0] < 6]
-        rivals = [name for name in best if self.profile[name].distinct > 1][:_MOST_RIVALS]
+        rivals = [name for name in best if not self._is_constant(name)][:_MOST_RIVALS]
         most = max((self.profile[name].filled for name in rivals), default=0)
         rivals = [name for name in rivals if self.profile[name].filled >= _MOSTLY * most]
         # Dates of persons repeat with them.
@@ -441,9 +443,8 @@ class OwnTable:
             for name in rivals
             if 4 * self.profile[name].distinct >= 3 * most or self._are_days(self._moment(name))
         ]
-        if len(rivals) < 2:
-            if len(columns) > 1 and not rivals:
-                self.check_equal("date", columns)
+        if not rivals:
+            self.check_equal("date", columns)
             return columns
         at = [self._moment(name) for name in rivals]
         are_days = [self._are_days(each) for each in at]
@@ -458,7 +459,7 @@ class OwnTable:
         ]
         if not first:
             self.check_equal("date", columns)
-            return columns
+            return sorted(columns, key=lambda name: name == rivals[0] and are_days[0])
         first.sort(key=lambda name: are_days[rivals.index(name)])
         return [*first[:1], *(name for name in columns if name != first[0])]
 

@@ -171,7 +171,14 @@ class Rows:
             of_money = {"authorization", "refund", "void"} | ({"fee"} if column in named else set())
             of_money |= {"step"} if column in named and "sale" in known else set()
             is_kind = of == "kind" and {*known} & of_money and len(known) == len(classes)
-            is_kind = is_kind and (column in named or evidence.weight("status", column) <= 0)
+            # Without a name, words that are all statuses are those.
+            is_kind = is_kind and (
+                column in named
+                or (
+                    evidence.weight("status", column) <= 0
+                    and not all(class_of("status", word) for word in words)
+                )
+            )
             # Without a name three in four words must be known, one that leaves out and one that does not.
             is_status = of == "status" and (
                 2 * len(known) >= len(classes) or "undone" in known

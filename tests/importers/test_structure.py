@@ -1,0 +1,170 @@
+"""What columns have to do with one another tells their roles, whatever their names are."""
+
+import sqlite3
+
+import pandas as pd
+import pytest
+
+import attrib_ds as at
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.importers.content import amounts
+
+pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
+
+PEOPLE = ["ann@x.example", "bob@x.example", "cleo@x.example", "dan@x.example", "eve@x.example"]
+VISITS = pd.DataFrame({"email": PEOPLE, "time": "2025-03-01T08:00:00Z", "channel": "Search"})
+
+
+def orders_of(**columns):
+    return pd.DataFrame({"order_id": [f"R{each}" for each in range(1, 6)], "email": PEOPLE, **columns})
+
+
+def values_of(orders, visits=VISITS):
+    events = at.read_journeys(visits, orders).events
+    return dict(zip(events["event.sourceId"], events["statistics.revenue"], strict=True))
+
+
+def total_of(**columns):
+    return amounts.totals(columns, added=[], deducted=[]).outermost
+
+
+@pytest.mark.parametrize(
+    ("columns", "total"),
+    [
+        # A sum, whatever its place; shipping has few prices.
+        ({"a": [12, 24, 36, 60], "b": [10, 20, 30, 50], "c": [2, 4, 6, 10]}, ["a"]),
+        ({"a": [10, 20, 30, 55, 70], "b": [5, 5, 0, 5, 5], "c": [15, 25, 30, 60, 75]}, ["c"]),
+        # A discount is missing in many rows, and has many amounts.
+        (
+            {
+                "a": [100, 80, 60, 50, 30, 90, 70, 20, 10, 40],
+                "b": [10, 0, 6.5, 0, 0, 9.3, 0, 2.2, 1.4, 4.8],
+                "c": [90, 80, 53.5, 50, 30, 80.7, 70, 17.8, 8.6, 35.2],
+            },
+            ["c"],
+        ),
+        # One plus a rate of tax, and a price times a quantity.
+        ({"a": [119, 238, 11.9, 23.8], "b": [100, 200, 10, 20]}, ["a"]),
+        ({"a": [1, 2, 3, 1], "b": [10, 5, 7, 8], "c": [10, 10, 21, 8]}, ["c"]),
+        # No rate of tax, and too few rows.
+        ({"a": [108.5, 217, 10.85, 21.7], "b": [100, 200, 10, 20]}, []),
+        ({"a": [12, 24], "b": [10, 20], "c": [2, 4]}, []),
+    ],
+)
+def test_the_total_is_what_the_others_add_up_to(columns, total):
+    assert total_of(**columns) == total
+
+
+def test_the_total_counts_under_any_name():
+    net, tax = [100.0, 50.0, 20.0, 10.0, 5.0], [19.0, 9.5, 3.8, 1.9, 0.95]
+    gross = [119.0, 59.5, 23.8, 11.9, 5.95]
+    orders = orders_of(date="2025-03-05T08:00:00Z", netto=net, xa=tax, xb=gross)
+    assert [*values_of(orders).values()] == gross
+
+
+def test_an_amount_paid_of_zero_is_that_of_an_order_still_to_be_paid():
+    orders = orders_of(
+        date="2025-03-05T08:00:00Z",
+        price_agreed=[9.5, 8.5, 7.5, 6.5, 5.5],
+        amount_paid=[9.5, 0, 7.5, 6.5, 5.5],
+    )
+    assert [*values_of(orders).values()] == [9.5, 8.5, 7.5, 6.5, 5.5]
+
+
+def dates_of(orders):
+    events = at.read_journeys(VISITS, orders).events
+    return [f"{each:%d %H:%M}" for each in events["eventDate"].sort_values()]
+
+
+def test_the_first_of_several_instants_is_when_an_order_was_made():
+    made = [f"2025-03-0{day}T09:00:00Z" for day in range(2, 7)]
+    paid = [f"2025-03-0{day}T10:30:00Z" for day in range(2, 7)]
+    sent = ["2025-03-04T10:00:00Z", None, "2025-03-09T10:00:00Z", "2025-03-09T11:00:00Z", None]
+    orders = orders_of(xc=sent, xb=paid, xa=made, value=[1.5] * 5, xd="2025-06-01T00:00:00Z")
+    assert dates_of(orders) == ["02 09:00", "03 09:00", "04 09:00", "05 09:00", "06 09:00"]
+
+
+def test_instants_of_which_neither_comes_first_are_refused():
+    one = [f"2025-03-0{day}T09:00:00Z" for day in (2, 3, 4, 5, 6)]
+    other = [f"2025-03-0{day}T09:00:00Z" for day in (3, 2, 5, 4, 6)]
+    with pytest.raises(InvalidRequest, match="two columns that may be the date, 'xa' and 'xb'"):
+        at.read_journeys(VISITS, orders_of(xa=one, xb=other, value=1.5))
+
+
+def test_an_instant_of_the_same_day_beats_the_day():
+    days = [f"2025030{day}" for day in range(2, 7)]
+    times = [f"2025-03-0{day}T09:00:00Z" for day in range(2, 7)]
+    orders = orders_of(event_date=days, event_timestamp=times, value=1.5)
+    assert dates_of(orders)[0] == "02 09:00"
+
+
+def test_other_columns_show_the_decimal_mark_and_the_order_of_days():
+    text = (
+        "order_id;email;paid;date;shown;fee\n1;ann@x.example;1.250;03/04/2025;25/04/2025;0,5\n"
+        "2;bob@x.example;2.500;05/04/2025;06/04/2025;1,25\n"
+    )
+    assert values_of_text(text) == {"1": 1250.0, "2": 2500.0}
+
+
+def values_of_text(text, tmp=None):
+    from io import StringIO
+
+    return values_of(pd.read_csv(StringIO(text), sep=";", dtype=str))
+
+
+def test_amounts_that_add_up_show_that_their_mark_is_of_thousands():
+    goods, sent, total = (
+        ["13,495", "8,157", "1,912", "940"],
+        ["660"] * 4,
+        ["14,155", "8,817", "2,572", "1,600"],
+    )
+    orders = pd.DataFrame(
+        {
+            "order_id": [*"abcd"], "email": PEOPLE[:4], "date": "2025-03-05T08:00:00Z", "goods": goods,
+            "sent": sent, "total": total,
+        }
+    )  # fmt: skip
+    assert values_of(orders) == {"a": 14155.0, "b": 8817.0, "c": 2572.0, "d": 1600.0}
+    with pytest.raises(InvalidRequest, match="may be in thousands"):
+        values_of(orders.drop(columns="sent"))
+
+
+def test_a_negative_row_is_a_refund_of_the_same_person():
+    orders = pd.DataFrame(
+        {
+            "order_id": ["a", "b", "c", "x", "y"],
+            "email": ["ann@x.example", "ann@x.example", "bob@x.example", "ann@x.example", "dan@x.example"],
+            "date": [f"2025-03-0{day}T08:00:00Z" for day in range(2, 7)],
+            "value": [50.0, 30.0, 20.0, -30.0, -5.0],
+        }
+    )
+    # It is that of the same amount; one without any sale is no conversion.
+    assert values_of(orders) == {"a": 50.0, "b": 0.0, "c": 20.0}
+
+
+def test_what_was_refunded_in_part_counts_with_the_rest():
+    orders = orders_of(
+        date="2025-03-05T08:00:00Z", value=[50.0, 30.0, 20.0, 10.0, 5.0], refunded=[10.0, 30.0, 0, 0, 0],
+        status=["Terugbetaald", "Terugbetaald", "Betaald", "Betaald", "Geannuleerd"],
+    )  # fmt: skip
+    assert values_of(orders) == {"R1": 40.0, "R3": 20.0, "R4": 10.0}
+
+
+def test_a_word_between_a_source_and_a_campaign_is_the_medium():
+    visits = VISITS.drop(columns="channel").assign(
+        Quelle=["google", "google", "post", "post", "google"],
+        Dings=["klick", "klick", "brief", "brief", "anzeige"],
+        Kampagne=["x", "y", "x", "x", "y"],
+    )
+    read = at.read_journeys(visits, orders_of(date="2025-03-05T08:00:00Z", value=1.5))
+    assert {*read.interactions["nodeId"]} == {
+        "google/klick/x", "google/klick/y", "post/brief/x", "google/anzeige/y",
+    }  # fmt: skip
+
+
+def test_a_database_of_sqlite_is_a_file(tmp_path):
+    path = tmp_path / "orders.sqlite"
+    connection = sqlite3.connect(path)
+    orders_of(date="2025-03-05T08:00:00Z", value=1.5).to_sql("orders", connection, index=False)
+    connection.close()
+    assert len(at.read_journeys(VISITS, path).events) == 5
