@@ -233,35 +233,38 @@ class OwnTable:
     @cached_property
     def mark(self) -> str | None:
         """The decimal mark of the table: one that its amounts show, or under which alone they add up."""
-        marks = {amounts.mark_of(list(filter(None, each.values))) for each in self._amount_columns()} - {None}
+        marks = {amounts.mark_of(texts) for texts in self._money.values()} - {None}
         marks = marks or {mark for mark in ".," if self._totals(mark).parts}
         return marks.pop() if len(marks) == 1 else None
 
-    def _amount_columns(self) -> list[evidence.Column]:
-        """Return the columns that may have amounts of money, without refunds."""
+    @cached_property
+    def _money(self) -> dict[str, list[str | None]]:
+        """A sample of the columns that may have amounts of money, without refunds."""
         other = ("date", "user", "conversion")
-        return [
-            each
+        return {
+            each.name: each.values
             for each in self.profile.values()
             if each.holds("amount") and not each.holds("flag") and not each.holds("instant")
             if each.has_decimals or all(evidence.weight(role, each.name) <= 0 for role in other)
             if evidence.weight("refund", each.name) <= 0 and evidence.weight("remaining", each.name) <= 0
-        ]
+        }
 
     def _totals(self, mark: str) -> amounts.Totals:
         """Return how the amounts add up, if those that show no decimal mark have a given one."""
-        columns = {each.name: each.values for each in self._amount_columns()}
-        marks = {name: amounts.mark_of(list(filter(None, each))) or mark for name, each in columns.items()}
+        marks = {name: amounts.mark_of(texts) or mark for name, texts in self._money.items()}
         return amounts.totals(
-            {name: [amounts.number_of(text, marks[name]) for text in each] for name, each in columns.items()},
-            added=[name for name in columns if evidence.weight("value", name) < -_WEAKLY],
-            deducted=[name for name in columns if evidence.weight("deducted", name) < 0],
+            {
+                name: [amounts.number_of(text, marks[name]) for text in each]
+                for name, each in self._money.items()
+            },
+            added=[name for name in marks if evidence.weight("value", name) < -_WEAKLY],
+            deducted=[name for name in marks if evidence.weight("deducted", name) < 0],
         )
 
     def replace_rows(self, query: str) -> None:
         """Put the rows of a query in place of those of the table, and forget what its columns held."""
         self.source = sources.selected(self.connection, self.source, query)
-        for known in ("profile", "totals", "mark"):
+        for known in ("profile", "totals", "mark", "_money"):
             self.__dict__.pop(known, None)
 
     def scalar(self, sql: str) -> Any:
@@ -1002,8 +1005,16 @@ class OwnTable:
         """Return how a column is read as instants."""
         if column not in self._instants:
             read = self._instants_of(column, self.formats.dayfirst)
-            if read.order is None and (dayfirst := self._dayfirst_elsewhere(column)) is not None:
-                other = self._instants_of(column, dayfirst)
+            orders: set[str | None] = set()
+            if self.formats.dayfirst is None and self._is_left_over(column, read.sql):
+                # What other columns show holds for the whole file.
+                others = [
+                    each for each in self.profile.values() if each.name != column and each.holds("instant")
+                ]
+                texts = [each.name for each in others if self.source.types[each.name] == "VARCHAR"]
+                orders = {self._instants_of(name, None).order for name in texts} - {None}
+            if len(orders) == 1:
+                other = self._instants_of(column, orders == {"dmy"})
                 read = read if self._is_left_over(column, other.sql) else other
             zone = _ZONE_IN_NAME.search(column)
             hours = written_values.hours_of(zone[1]) if zone else None
@@ -1020,23 +1031,6 @@ class OwnTable:
         return bool(
             self.scalar(f"coalesce(bool_or({self.source.word(column)} IS NOT NULL AND {sql} IS NULL), false)")
         )
-
-    def _dayfirst_elsewhere(self, column: str) -> bool | None:
-        """Return whether the other columns of instants show that dates begin with the day.
-
-        None if they do not, if they disagree, or if the column itself is read as it is.
-        """
-        if self.formats.dayfirst is not None or not self._is_left_over(
-            column, self._instants_of(column, None).sql
-        ):
-            return None
-        others = [
-            each.name
-            for each in self.profile.values()
-            if each.name != column and each.holds("instant") and self.source.types[each.name] == "VARCHAR"
-        ]
-        orders = {self._instants_of(name, None).order for name in others} - {None}
-        return orders == {"dmy"} if len(orders) == 1 else None
 
     def _stored(self, sql: str, kind: str) -> str:
         """Compute SQL once for each row, as one more column of the table; return its quoted name."""
@@ -1103,8 +1097,8 @@ class OwnTable:
                 try:
                     read = amounts_by(decimal=self.formats.decimal)
                 except errors.InvalidRequest:
-                    values = list(filter(None, self.profile[column].values))
-                    if self.mark is None or amounts.has_mark(values):
+                    texts = filter(None, self.profile[column].values)
+                    if self.mark is None or any(map(amounts.shown_mark, texts)):
                         raise
                     # What the other columns show holds for the whole file.
                     read = amounts_by(decimal=self.mark)

@@ -1,5 +1,6 @@
 """What columns have to do with one another tells their roles, whatever their names are."""
 
+import io
 import sqlite3
 
 import pandas as pd
@@ -103,13 +104,7 @@ def test_other_columns_show_the_decimal_mark_and_the_order_of_days():
         "order_id;email;paid;date;shown;fee\n1;ann@x.example;1.250;03/04/2025;25/04/2025;0,5\n"
         "2;bob@x.example;2.500;05/04/2025;06/04/2025;1,25\n"
     )
-    assert values_of_text(text) == {"1": 1250.0, "2": 2500.0}
-
-
-def values_of_text(text, tmp=None):
-    from io import StringIO
-
-    return values_of(pd.read_csv(StringIO(text), sep=";", dtype=str))
+    assert values_of(pd.read_csv(io.StringIO(text), sep=";", dtype=str)) == {"1": 1250.0, "2": 2500.0}
 
 
 def test_amounts_that_add_up_show_that_their_mark_is_of_thousands():

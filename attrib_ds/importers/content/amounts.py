@@ -1,9 +1,9 @@
 """Which column of amounts is the total that is paid, by how the amounts of a row add up."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import permutations
 from typing import Final
 
 import numpy as np
@@ -13,38 +13,30 @@ _RATES: Final = (
     5, 5.5, 6, 7, 8, 8.1, 9, 10, 11, 12, 13, 13.5, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 25.5, 27,
 )  # fmt: skip
 #: Rows that show a sum, and columns and parts that are tried.
-_LEAST_ROWS, _MOST_ROWS, _MOST_COLUMNS, _MOST_PARTS = 4, 200, 12, 4
+_LEAST_ROWS, _MOST_ROWS, _MOST_COLUMNS, _MOST_PARTS = 4, 200, 10, 4
 _CENT, _MOSTLY, _FEW = 0.011, 0.95, 4
-_SEPARATORS: Final = re.compile(r"[.,]")
 _BELOW: Final = re.compile(r"^\W*[-−–(]|-\s*$")
 
 
-def _shown_mark(text: str) -> str | None:
-    """Return the decimal mark that an amount shows; None if it shows none."""
-    found = _SEPARATORS.findall(text)
-    if not found:
-        return None
-    digits = sum(map(str.isdigit, text.rpartition(found[-1])[2]))
-    if len({*found}) == 2 or (len(found) == 1 and digits != 3):
-        return found[-1]
-    return None if len(found) == 1 else {",": ".", ".": ","}[found[-1]]
-
-
-def mark_of(texts: Collection[str]) -> str | None:
-    """Return the decimal mark of amounts that show one; None if they show none or two.
+def shown_mark(text: str) -> str | None:
+    """Return the decimal mark that an amount shows; None if it shows none.
 
     Examples
     --------
-    >>> mark_of(["1.250", "3,5"]), mark_of(["1.250", "2"]), mark_of(["1,234.50"])
-    (',', None, '.')
+    >>> [shown_mark(text) for text in ("3,5", "1.250", "1,234.50", "1,234,567")]
+    [',', None, '.', '.']
     """
-    marks = {mark for text in texts if (mark := _shown_mark(text))}
+    found = re.findall("[.,]", text)
+    if len(found) > 1 and len({*found}) == 1:
+        return "." if found[0] == "," else ","
+    is_clear = len(found) > 1 or (found and sum(map(str.isdigit, text.rpartition(found[0])[2])) != 3)
+    return found[-1] if is_clear else None
+
+
+def mark_of(texts: Iterable[str | None]) -> str | None:
+    """Return the decimal mark that amounts show; None if they show none or two."""
+    marks = {shown_mark(text) for text in texts if text} - {None}
     return marks.pop() if len(marks) == 1 else None
-
-
-def has_mark(texts: Collection[str]) -> bool:
-    """Return whether some amount shows its decimal mark."""
-    return any(map(_shown_mark, texts))
 
 
 def number_of(text: str | None, mark: str) -> float:
@@ -55,11 +47,10 @@ def number_of(text: str | None, mark: str) -> float:
     >>> number_of("1.250,50 €", ","), number_of("($4.50)", "."), number_of("-", ".")
     (1250.5, -4.5, nan)
     """
-    digits = "".join(re.findall(r"[\d.,]", text or ""))
-    plain = digits.replace("." if mark == "," else ",", "").replace(",", ".").strip(".")
-    if not re.fullmatch(r"\d*\.?\d+", plain):
+    digits = re.sub(rf"[^\d{mark}]", "", text or "").replace(",", ".").strip(".")
+    if not re.fullmatch(r"\d*\.?\d+", digits):
         return float("nan")
-    return -float(plain) if text and _BELOW.search(text) else float(plain)
+    return -float(digits) if text and _BELOW.search(text) else float(digits)
 
 
 @dataclass(frozen=True)
@@ -71,7 +62,7 @@ class Totals:
     outermost : list of str
         Totals that are no part of another one.
     parts : dict of str to set of str
-        Columns that each total consists of, and its copies.
+        Columns that each total consists of, and their copies.
     copies : dict of str to set of str
         Copies of each column, which may be missing or 0 where it is not.
     """
@@ -100,125 +91,84 @@ def totals(
     >>> found.outermost, sorted(found.parts["gross"])
     (['gross'], ['net', 'tax'])
     """
-    filled = {name: np.asarray(values, dtype=float)[:_MOST_ROWS] for name, values in columns.items()}
-    filled = {name: values for name, values in filled.items() if np.nanmax(np.abs(values), initial=0) > 0}
-    own, copies = _without_copies(filled)
+    own, copies = _without_copies(
+        {name: np.array(each[:_MOST_ROWS], float) for name, each in columns.items()}
+    )
+    less = {name for name in own if name in deducted or (name not in added and _looks_deducted(own[name]))}
     parts: dict[str, set[str]] = {}
-    for total, plus, minus in [*_sums(own), *_products(own), *_taxed(own)]:
-        if _is_total(own, total, plus, minus, added, deducted):
-            parts.setdefault(total, set()).update(plus, minus)
-    inner = {name for total in parts for name in parts[total]}
-    outermost = [total for total in parts if total not in inner]
-    for total, of_total in parts.items():
-        of_total |= {copy for name in (total, *of_total) for copy in copies[name]}
-    return Totals(outermost, parts, copies)
+    for total, signs in [*_sums(own), *_multiples(own)]:
+        main = max(signs, key=lambda name: np.nansum(np.abs(own[name])))
+        # What is added is no discount, unless it is below zero, and what is subtracted is one.
+        is_total = all(
+            (name in less) == ((sign < 0) != (np.nansum(own[name]) * np.nansum(own[main]) < 0))
+            for name, sign in signs.items()
+            if name != main
+        )
+        if is_total and not {total, main} & {*deducted}:
+            parts.setdefault(total, set()).update(signs)
+    inner = {name for of_total in parts.values() for name in of_total}
+    whole = {
+        total: of_total | {copy for name in (total, *of_total) for copy in copies[name]}
+        for total, of_total in parts.items()
+    }
+    return Totals([total for total in parts if total not in inner], whole, copies)
 
 
 def _without_copies(columns: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, set[str]]]:
     """Return different columns, and the copies of each: equal to it in every row, or missing or 0."""
-    own: dict[str, np.ndarray] = {}
+    set_in = {name: np.nan_to_num(values) != 0 for name, values in columns.items()}
+    own: list[str] = []
     copies: dict[str, set[str]] = {}
-    for name in sorted(columns, key=lambda name: -np.count_nonzero(np.nan_to_num(columns[name]))):
-        values = columns[name]
-        is_set = np.nan_to_num(values) != 0
-        for first, others in own.items():
-            same = np.abs(others[is_set] - values[is_set]) < _CENT
-            if same.all() and 2 * is_set.sum() >= np.count_nonzero(np.nan_to_num(others)):
+    for name in sorted(
+        filter(lambda name: set_in[name].any(), columns), key=lambda name: -set_in[name].sum()
+    ):
+        at = set_in[name]
+        for first in own:
+            same = np.abs(columns[first][at] - columns[name][at]) < _CENT
+            if same.all() and 2 * at.sum() >= set_in[first].sum():
                 copies[first].add(name)
                 break
         else:
-            own[name] = values
+            own.append(name)
             copies[name] = set()
-    order = [name for name in columns if name in own][:_MOST_COLUMNS]
-    return {name: own[name] for name in order}, copies
+    kept = [name for name in columns if name in own][:_MOST_COLUMNS]
+    return {name: columns[name] for name in kept}, copies
 
 
-def _sums(columns: Mapping[str, np.ndarray]) -> list[tuple[str, list[str], list[str]]]:
-    """Return each column that is a sum of others in every row, with those that are added and subtracted."""
-    names = list(columns)
-    values = np.nan_to_num(np.array([columns[name] for name in names]))
+def _sums(columns: Mapping[str, np.ndarray]) -> Iterator[tuple[str, dict[str, int]]]:
+    """Yield each column that is a sum of others in nearly every row, with their signs."""
+    names, values = list(columns), np.nan_to_num(np.array(list(columns.values())))
     if len(names) < 3 or values.shape[1] < _LEAST_ROWS:
-        return []
-    signs = []
-    for size in range(2, min(_MOST_PARTS, len(names) - 1) + 1):
-        for chosen in combinations(range(len(names)), size):
-            for each in product((1, -1), repeat=size):
-                if max(each) > 0:
-                    row = np.zeros(len(names))
-                    row[list(chosen)] = each
-                    signs.append(row)
-    weights = np.array(signs)
-    few = values[:, np.argsort(-np.count_nonzero(values, axis=0), kind="stable")[:8]]
-    found = []
+        return
+    weights = np.indices((3,) * len(names)).reshape(len(names), -1).T - 1
+    sizes = np.abs(weights).sum(axis=1)
+    weights = weights[(sizes > 1) & (sizes <= _MOST_PARTS) & (weights.max(axis=1) > 0)]
+    fullest = values[:, np.argsort(-np.count_nonzero(values, axis=0), kind="stable")[:8]]
     for at, name in enumerate(names):
-        fits = (weights[:, at] == 0) & (np.abs(weights @ few - few[at]) < 2 * _CENT).all(axis=1)
+        fits = (weights[:, at] == 0) & (np.abs(weights @ fullest - fullest[at]) < 2 * _CENT).all(axis=1)
+        is_set = ~np.isnan(columns[name])
         for row in weights[fits]:
-            is_filled = ~np.isnan(columns[name])
-            if (np.abs(row @ values - values[at])[is_filled] < 2 * _CENT).mean() >= _MOSTLY:
-                plus, minus = ([names[i] for i in np.flatnonzero(row == sign)] for sign in (1, -1))
-                found.append((name, plus, minus))
-    fewest = {
-        name: min(len(plus + minus) for each, plus, minus in found if each == name) for name, *_ in found
-    }
-    return [each for each in found if len(each[1] + each[2]) <= fewest[each[0]] + 1]
+            if (np.abs(row @ values - values[at])[is_set] < 2 * _CENT).mean() >= _MOSTLY:
+                yield name, {names[each]: int(row[each]) for each in np.flatnonzero(row)}
 
 
-def _products(columns: Mapping[str, np.ndarray]) -> list[tuple[str, list[str], list[str]]]:
-    """Return each column that is the product of a price and a quantity above 1 in some row."""
-    found = []
-    for count, quantity in columns.items():
-        with np.errstate(invalid="ignore"):
-            is_whole = (quantity == np.round(quantity)).all() and np.nanmax(quantity) > 1
-        for price, values in columns.items() if is_whole else ():
-            for total, sums in columns.items():
-                if len({count, price, total}) == 3 and _agree(values * quantity, sums):
-                    found.append((total, [price], []))
-    return found
-
-
-def _taxed(columns: Mapping[str, np.ndarray]) -> list[tuple[str, list[str], list[str]]]:
-    """Return each column that is another one plus a common rate of tax."""
-    found = []
-    for (net, values), (gross, sums) in product(columns.items(), repeat=2):
-        is_set = np.nan_to_num(values) != 0
-        if net == gross or is_set.sum() < _LEAST_ROWS:
-            continue
-        if any(_agree(values[is_set] * (1 + rate / 100), sums[is_set]) for rate in _RATES):
-            found.append((gross, [net], []))
-    return found
+def _multiples(columns: Mapping[str, np.ndarray]) -> Iterator[tuple[str, dict[str, int]]]:
+    """Yield each column that is another one plus a common rate of tax, or a price times a quantity."""
+    counts = [each for each in columns.values() if (each == np.round(each)).all() and each.max() > 1]
+    factors = [*counts, *(1 + rate / 100 for rate in _RATES)]
+    for (part, values), (total, sums) in permutations(columns.items(), 2):
+        if any(_agree(values * each, sums) for each in factors):
+            yield total, {part: 1}
 
 
 def _agree(first: np.ndarray, second: np.ndarray) -> bool:
-    """Return whether two columns of at least four rows are equal in nearly every one."""
-    is_filled = ~np.isnan(first) & ~np.isnan(second)
+    """Return whether two columns of at least four amounts are equal in nearly every row."""
+    is_set = np.nan_to_num(first * second) != 0
     return bool(
-        is_filled.sum() >= _LEAST_ROWS
-        and (np.abs(first - second)[is_filled] < _CENT).mean() >= _MOSTLY
-        and len({*np.round(second[is_filled], 2)}) > 2
+        is_set.sum() >= _LEAST_ROWS
+        and (np.abs(first - second)[is_set] < _CENT).mean() >= _MOSTLY
+        and len({*np.round(second[is_set], 2)}) > 2
     )
-
-
-def _is_total(
-    columns: Mapping[str, np.ndarray],
-    total: str,
-    plus: Sequence[str],
-    minus: Sequence[str],
-    added: Collection[str],
-    deducted: Collection[str],
-) -> bool:
-    """Return whether what is added to a total is no discount, and what is subtracted is one."""
-    main = max(plus, key=lambda name: np.nansum(np.abs(columns[name])))
-    if total in deducted or main in deducted:
-        return False
-    for name in (*plus, *minus):
-        if name == main:
-            continue
-        is_less = name in deducted or (name not in added and _looks_deducted(columns[name]))
-        # Deductions may be written below zero.
-        is_below = np.nansum(columns[name]) * np.nansum(columns[main]) < 0
-        if is_less != ((name in minus) != is_below):
-            return False
-    return True
 
 
 def _looks_deducted(values: np.ndarray) -> bool:
