@@ -110,16 +110,14 @@ def warn_of_copies(table: own_table.OwnTable) -> None:
 
 
 def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
-    """Warn of amounts below zero: refunds in rows of their own, or above the value of their row."""
+    """Warn of refunds above the value of their row."""
     count = pc.sum(pc.less(events["value"], 0)).as_py() if "value" in events.column_names else 0
     if count:
         amount = f"{table.columns['value']} less {table.less}" if table.less else table.columns["value"]
-        advice = "If they are refunds, leave them out and pass them to the paths as adjustments"
-        if table.less:
-            advice = "Check refunds above the value: they may be of several orders or in another currency"
         errors.warn(
             f"{table.name} has {display.counted(count, 'rows')} with an amount below 0 ({amount}), and each "
-            f"counts as a conversion. {advice}"
+            "counts as a conversion. Check refunds above the value: they may be of several orders or in "
+            "another currency"
         )
 
 

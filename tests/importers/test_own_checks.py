@@ -61,9 +61,9 @@ class TestAmounts:
     def test_a_gross_amount_with_taxes_in_its_name_is_the_value(self):
         assert earned(orders(**{"worth incl. tax": [10.0, 20.5], "tax": [1.0, 2.0]})) == 30.5
 
-    def test_amounts_below_zero_are_named(self):
-        with pytest.warns(InputWarning, match=r"1 row with an amount below 0 \(value\), and each counts"):
-            at.read_journeys(CLICKS, orders(value=[10.0, -10.0]))
+    def test_amounts_below_zero_are_refunds(self):
+        with pytest.warns(InputWarning, match="1 refunds subtracted"):
+            assert at.read_journeys(CLICKS, orders(value=[10.0, -4.0])).events["statistics.revenue"].tolist() == [6.0]
 
     @pytest.mark.few(2)
     @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ class TestAmounts:
             (["$20.50", "$10"], 30.5, None),
         ],
     )
-    @pytest.mark.filterwarnings("ignore:.*an amount below 0")
+    @pytest.mark.filterwarnings("ignore:.*1 refunds subtracted")
     def test_amounts_may_have_the_sign_of_their_currency(self, cells, worth, currency):
         credits = at.attribute(at.read_journeys(CLICKS, orders(total=cells)).paths(), "linear")
         assert credits["value"].sum() == worth
