@@ -254,7 +254,10 @@ def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool
     table.connection.register("payments", events)
     people = [name for name in ("user", "device") if name in events.column_names]
     same = " OR ".join(f'back."{name}" = sold."{name}"' for name in people)
-    query = rows.with_sales("payments", f"({same})", has_kinds=has_kinds)
+    alike = (
+        "back.currency IS NOT DISTINCT FROM sold.currency" if "currency" in events.column_names else "true"
+    )
+    query = rows.with_sales("payments", f"({same}) AND {alike}", has_kinds=has_kinds)
     table.connection.register("payments", sql_results.read_arrow(table.connection, query))
     query, fates = rows.netted("payments", has_kinds=has_kinds, adds_up=adds_up)
     back, lost, double, void = table.connection.execute(fates).fetchall()[0]
