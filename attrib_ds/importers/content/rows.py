@@ -380,7 +380,8 @@ def with_sales(lines: str, same_person: str, *, has_kinds: bool) -> str:
     sale = f"(SELECT * FROM {lines} WHERE ({is_back}) IS NOT TRUE{other})"
     rank = (
         "(strpos(coalesce(back.conversion, ''), sold.conversion) > 0, "
-        "abs(abs(back.value) - sold.value) < 0.005, sold.date <= back.date, sold.date, sold.value, sold.conversion)"
+        "abs(abs(back.value) - sold.value) < 0.005, sold.date <= back.date, sold.date, "
+        "sold.value, sold.conversion)"
     )
     found = (
         f"SELECT back.row, arg_max(sold.conversion, {rank}) AS id FROM {lines} AS back JOIN {sale} AS sold "
