@@ -17,7 +17,6 @@ from attrib_ds.records.frames import FrameOrPath
 _MOSTLY: Final = 0.9
 #: Amounts below zero.
 _BELOW: Final = r"^\W*[-−–].*\d|^\(|\d\s*-\s*$"
-_AMOUNT: Final = r"[^\d\s]{0,3}\s?-?[\d., ]*\d\s?[^\d\s]{0,3}"
 
 
 def views_of(table: own_table.OwnTable, page: str) -> str:
@@ -358,19 +357,16 @@ def leave_out_items(table: own_table.OwnTable, events: pa.Table) -> pa.Table:
 def warn_of_amounts(table: own_table.OwnTable) -> None:
     """Warn if no column of values is known and columns of numbers are left."""
     used = table.used()
-    others = [
-        name
-        for name in table.source.columns
-        if name not in used and not own_table.NO_AMOUNT.match(name.casefold())
+    left = [
+        each.name
+        for each in table.profile.values()
+        if each.name not in used
+        and each.holds("amount")
+        and not own_table.NO_AMOUNT.match(each.name.casefold())
     ]
-    left = [name for name in others if table.is_filled(name) and _is_numeric(table, name)]
     if left:
         errors.warn(
             f"no column of {table.name} was recognized as the value, so conversions have no value; "
             f"columns of numbers: {own_table.ten(left)}. Name the value with "
             f"reading=Reading(columns={{'value': {left[0]!r}}})"
         )
-
-
-def _is_numeric(table: own_table.OwnTable, column: str) -> bool:
-    return bool(table.scalar(f"bool_and(regexp_full_match({table.source.word(column)}, '{_AMOUNT}'))"))

@@ -436,34 +436,26 @@ class OwnTable:
         points = [evidence.weight("date", name) for name in columns]
         # A clear name decides alone.
         best = [name for name, each in zip(columns, points, strict=True) if each > 5 or points[0] < 6]
-        rivals = [name for name in best if not self._is_constant(name)][:_MOST_RIVALS]
-        most = max((self.profile[name].filled for name in rivals), default=0)
-        rivals = [name for name in rivals if self.profile[name].filled >= _MOSTLY * most]
+        held = [self.profile[name] for name in best if not self._is_constant(name)][:_MOST_RIVALS]
+        held = [each for each in held if each.filled >= _MOSTLY * max(each.filled for each in held)]
+        at = {each.name: self._moment(each.name) for each in held}
+        days = {name for name, moment in at.items() if self._are_days(moment)}
         # Dates of persons repeat with them.
-        most = max((self.profile[name].distinct for name in rivals), default=0)
-        rivals = [
-            name
-            for name in rivals
-            if 4 * self.profile[name].distinct >= 3 * most or self._are_days(self._moment(name))
-        ]
-        if not rivals:
-            self.check_equal("date", columns)
-            return columns
-        at = [self._moment(name) for name in rivals]
-        are_days = [self._are_days(each) for each in at]
+        most = max((each.distinct for each in held), default=0)
+        rivals = [each.name for each in held if each.name in days or 4 * each.distinct >= 3 * most]
         first = [
             name
-            for name, own, is_day in zip(rivals, at, are_days, strict=True)
+            for name in rivals
             if all(
-                self._is_before(own, other, by_day=is_day or is_other)
-                for other, is_other in zip(at, are_days, strict=True)
-                if other != own
+                self._is_before(at[name], at[other], by_day=bool(days & {name, other}))
+                for other in rivals
+                if other != name
             )
         ]
         if not first:
             self.check_equal("date", columns)
-            return sorted(columns, key=lambda name: name == rivals[0] and are_days[0])
-        first.sort(key=lambda name: are_days[rivals.index(name)])
+            return sorted(columns, key=lambda name: name in {*rivals[:1]} & days)
+        first.sort(key=lambda name: name in days)
         return [*first[:1], *(name for name in columns if name != first[0])]
 
     def _is_before(self, first: str, second: str, *, by_day: bool) -> bool:
@@ -847,14 +839,12 @@ class OwnTable:
         if column is not None or self.format is not None or not has_own_table:
             return column
         found = [
-            each.name
-            for each in self.profile.values()
-            if each.holds("amount")
-            and each.has_decimals
-            and evidence.weight("value", each.name) == 0
-            and not each.holds("float")
-            and not NO_AMOUNT.match(each.name.casefold())
-            and evidence.weight("refund", each.name) <= 0
+            name
+            for name in self._money
+            if self.profile[name].has_decimals
+            and evidence.weight("value", name) == 0
+            and not self.profile[name].holds("float")
+            and not NO_AMOUNT.match(name.casefold())
         ]
         if len(found) > 1:
             raise errors.InvalidRequest(
