@@ -26,7 +26,7 @@ def shown_mark(text: str) -> str | None:
     >>> [shown_mark(text) for text in ("3,5", "1.250", "1,234.50", "1,234,567")]
     [',', None, '.', '.']
     """
-    found = re.findall("[.,]", text)
+    found: list[str] = re.findall("[.,]", text)
     if len(found) > 1 and len({*found}) == 1:
         return "." if found[0] == "," else ","
     is_clear = len(found) > 1 or (found and sum(map(str.isdigit, text.rpartition(found[0])[2])) != 3)
