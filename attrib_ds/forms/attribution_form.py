@@ -16,7 +16,7 @@ import ipywidgets
 from attrib_ds import errors, plots, schema
 from attrib_ds.api.conversions import conversion_paths
 from attrib_ds.attribution.credits.credits import attribute
-from attrib_ds.display import counted, half_up
+from attrib_ds.display import counted, half_up, number
 from attrib_ds.forms import controls, elements, filter_builder, form_fields, record_forms
 from attrib_ds.forms.controls import (
     Checklist,
@@ -34,7 +34,7 @@ from attrib_ds.importers.own_journeys import find_columns, read_journeys
 from attrib_ds.importers.preview import preview_files
 from attrib_ds.importers.reading import Reading
 from attrib_ds.plots.labels import name_of_rest
-from attrib_ds.plots.overview import MODELS, Measure, Overview, in_words, number
+from attrib_ds.plots.overview import MODELS, Overview, in_words
 from attrib_ds.plots.report import page
 from attrib_ds.project import Project, takes_project
 
@@ -138,7 +138,10 @@ def _sums(credits: Any, paths: Any, answers: Overview) -> dict[str, str]:
     amounts = amounts.sort_index(key=lambda names: names != answers.currency, kind="stable")
     return {
         "Conversions": number(conversions),
-        **{f"Value in {currency}": Measure("").text(amount) for currency, amount in amounts.items()},
+        **{
+            f"Value in {currency}": number(amount, answers.decimals(f"Value, {currency}"))
+            for currency, amount in amounts.items()
+        },
         name_of_rest(answers.models): number(unattributed),
     }
 

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import scratch, sql_results
+from attrib_ds.attribution.paths.paths import WIDEST_ZONE, describe_strangers
+from attrib_ds.attribution.paths.project_tables import lazy
 from attrib_ds.display import counted, worth
 from attrib_ds.errors import InvalidRequest, warn
 from attrib_ds.importers import exports, own_checks, own_paths, own_sources, own_spend, own_table
@@ -234,7 +236,6 @@ def read_tables(
     else:
         _warn_of_conversions_without_users(table, events)
         _warn_of_strangers(journeys, used)
-        _warn_of_spellings(connection)
     journeys = replace(journeys, columns=used, notes=(*notes, *journeys.notes), groups=groups)
     journeys = replace(with_spend(journeys), reading=reading_of(reading, tables))
     present_names.warn_of_unused()
@@ -997,37 +998,22 @@ def _warn_of_conversions_without_users(table: own_table.OwnTable, events: pa.Tab
 
 
 def _warn_of_strangers(journeys: journey_tables.Journeys, columns: Mapping[str, Mapping[str, Named]]) -> None:
-    """Warn if no conversion has a user of any touchpoint, or all are before the first."""
+    """Warn of users of conversions without a touchpoint, or if all conversions are long before the first."""
     first = journeys.interactions["startDate"].min()
-    if (journeys.events["eventDate"] < first).all():
+    if (journeys.events["eventDate"] < first - WIDEST_ZONE).all():
         warn(
             f"all conversions are before the first touchpoint ({first:%Y-%m-%d %H:%M}), so that none "
             "is attributed. Check the periods of both, and the order of day and month",
         )
-    if journeys.events["userId"].isin(journeys.interactions["userId"]).any():
-        return
-    used = {kind: of_kind.get("user", of_kind.get("device")) for kind, of_kind in columns.items()}
-    warn(
-        f"no user of a conversion ({used['conversions']}) occurs among those of the touchpoints "
-        f"({used['touchpoints']}), so that no conversion is attributed. Choose columns with the same ids: "
-        "reading=Reading(columns={'user': COLUMN, 'conversion_user': COLUMN})",
+    known = pd.DataFrame() if journeys.users is None else journeys.users.set_index("_id")
+    conversions, touchpoints = (
+        lazy(known.loc[known.index.intersection(rows["userId"]), ["user_id"]])
+        for rows in (journeys.events, journeys.interactions)
     )
-
-
-def _warn_of_spellings(connection: duckdb.DuckDBPyConnection) -> None:
-    """Warn of users whose conversions have no touchpoints because of case, leading zeros or a final .0."""
-    plain = r"regexp_replace(ltrim(lower(account), '0'), '^(\d+)\.0$', '\1')"
-    found = sql_results.read_row(
-        connection,
-        "SELECT count(*), min(spelling), arg_min(known, spelling) FROM ("
-        f"SELECT account AS spelling, {plain} AS plain FROM conversions WHERE account NOT IN ("
-        "SELECT account FROM visits WHERE account IS NOT NULL) GROUP BY ALL) JOIN ("
-        f"SELECT {plain} AS plain, min(account) AS known FROM visits GROUP BY ALL) USING (plain)",
-    )
-    count, spelling, known = found or (0, None, None)
-    if count:
+    if reason := describe_strangers(conversions, touchpoints):
+        used = {kind: of_kind.get("user", of_kind.get("device")) for kind, of_kind in columns.items()}
         warn(
-            "users of conversions differ from those of touchpoints by case, leading zeros or a final .0 only "
-            f"({count:,}, such as {spelling!r} from {known!r}), so that their conversions are not "
-            "attributed. Write users alike in both",
+            f"users: {reason}. Their columns are {used['touchpoints']!r} and {used['conversions']!r}: write "
+            "users alike in both, or choose others with "
+            "reading=Reading(columns={'user': COLUMN, 'conversion_user': COLUMN})",
         )

@@ -64,7 +64,7 @@ def read_touchpoints(
     points = source.table.select(**read)
     if not nobody:
         return points
-    warn(f"{source.argument}: {counted(nobody, 'rows')} without a {user!r} {_verb(nobody)} left out")
+    warn(f"{source.argument}: {counted(nobody, 'rows')} without {user!r} {_verb(nobody)} left out")
     return points.filter(points.user_id.notnull())
 
 
@@ -135,13 +135,32 @@ def read_conversions(
     source.check()
     read["user_id"], nobody = source.people(user, read["user_id"])
     converted = source.table.select(**read)
+    if source.has("currency") or (currency is not None and source.has(currency)):
+        warn_of_missing_currencies(source.argument, converted)
     if nobody:
         lost = converted.filter(converted.user_id.isnull())
         sums = lost.group_by("currency").agg(value=lost.value.sum()).to_pyarrow().to_pylist()
         said = worth((row["currency"], row["value"]) for row in sums)
         rows = counted(nobody, "rows")
-        warn(f"{source.argument}: {rows} without a {user!r}{said} {_verb(nobody)} unattributed")
+        warn(f"{source.argument}: {rows} without {user!r}{said} {_verb(nobody)} unattributed")
     return converted
+
+
+def warn_of_missing_currencies(
+    argument: str, amounts: ir.Table, *, value: str = "value", used: str | None = None
+) -> None:
+    """Warn of amounts without a currency beside others that have one; ``used`` is theirs in words."""
+    if amounts[value].type().is_null():
+        return
+    lost = amounts.currency.isnull() & (amounts[value].cast("float64") != 0)
+    found = amounts.agg(
+        known=amounts.currency.count(),
+        lost=lost.cast("int64").sum(),
+        total=lost.ifelse(amounts[value].cast("float64"), 0.0).sum(),
+    )
+    (row,) = found.to_pyarrow().to_pylist()
+    if row["known"] and row["lost"]:
+        currencies.warn_of_missing(argument, row["lost"], row["total"], used=used)
 
 
 def _verb(count: int) -> str:
