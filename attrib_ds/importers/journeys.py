@@ -122,6 +122,12 @@ class Journeys:
         """
         names = ("nodes", "interactions", "hits", "events")
         frames: dict[str, Any] = {name: frame for name in names if len(frame := getattr(self, name))}
+        amount, unit = f"{REVENUE}.amount", f"{REVENUE}.currency"
+        if "events" in frames and unit in self.events.columns:
+            # A number alone is in the currency of the project.
+            known = self.events[unit].notna()
+            numbers = {REVENUE: self.events[amount].mask(known), amount: self.events[amount].where(known)}
+            frames["events"] = self.events.assign(**{} if known.all() else numbers)
         return load(project, **frames, replace=True)
 
     def paths(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, reduce
-from itertools import product
-from typing import Any, Final
+from itertools import chain, product
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import pandas as pd
@@ -438,10 +438,27 @@ def _with_spend(
 _FIRST_ROWS: Final = 5
 
 
-def find_columns(
-    rows: object, roles: Iterable[str]
-) -> tuple[tuple[str, ...], dict[str, list[str]], pd.DataFrame, str]:
-    """Return the columns of a file or frame, those of each role, the first rows and what they are."""
+class Found(NamedTuple):
+    """What is found in a file before it is read: its columns, those of each role, its first rows and choices.
+
+    Attributes
+    ----------
+    statuses : dict of str to tuple
+        Number of rows of each status of orders, and whether they count.
+    has_sources : bool
+        Whether orders carry their own source.
+    """
+
+    columns: tuple[str, ...]
+    by_role: dict[str, list[str]]
+    first: pd.DataFrame
+    note: str
+    statuses: dict[str, tuple[int, bool]]
+    has_sources: bool
+
+
+def find_columns(rows: object, roles: Collection[str]) -> Found:
+    """Return what is found in a file or frame."""
     table = own_table.OwnTable(scratch.open_database(), rows, "file", Formats())
     found: dict[str, list[str]] = {}
     for role in roles:
@@ -457,7 +474,12 @@ def find_columns(
         found.pop("device", None)
     first = table.connection.execute(f"SELECT * FROM {table.source.relation} LIMIT {_FIRST_ROWS}").df()
     found = {role: columns for role, columns in found.items() if columns}
-    return table.source.columns, found, first[list(table.source.columns)], table.note
+    statuses, has_sources = {}, False
+    if "conversion" in roles and table.format is None:
+        statuses = rows_of.Rows(table.connection, table.source, [*chain(*found.values())]).choices()
+        has_sources = own_sources.OwnSource(table).count > 0
+    first = first[list(table.source.columns)]
+    return Found(table.source.columns, found, first, table.note, statuses, has_sources)
 
 
 def _user_columns(

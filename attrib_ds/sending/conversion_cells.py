@@ -313,10 +313,14 @@ def with_instants(
     if not any(days):
         return rows
     zone, bound = ZoneInfo(timezone()), instants.last_instant if at_end else instants.first_instant
-    moments = [
-        cell if day is None else instants.truncate(bound(day, zone, argument=column))
-        for cell, day in zip(cells, days, strict=True)
-    ]
+    # Columns have values of one type.
+    are_texts = any(isinstance(cell, str) for cell in cells)
+
+    def moment_of(day: date) -> Any:
+        moment = instants.truncate(bound(day, zone, argument=column))
+        return instants.format(moment) if are_texts else moment
+
+    moments = [cell if day is None else moment_of(day) for cell, day in zip(cells, days, strict=True)]
     return rows.assign(**{column: pd.Series(moments, index=dates.index, dtype=object)})
 
 

@@ -27,6 +27,30 @@ CREDITS = pd.DataFrame(
 ).assign(model="linear", share=[0.6, 0.2, 0.0, 0.2], cpa=[20 / 3, None, None, None])
 
 
+def test_a_number_has_one_rounding_in_a_report(tmp_path):
+    rows = pd.DataFrame({"path": ["ads", "mail > ads"], "n": [51.45, 51.45], "value": [51.45, 51.45]})
+    paths = Paths.from_sequences(rows, path="path", conversions="n", value="value", currency="EUR")
+    credits = attribute(paths, ["first_touch", "last_touch"])
+    html = report(credits, tmp_path / "report.html", paths=paths).read_text(encoding="utf-8")
+    shown = re.sub("<(script|svg|style).*?</\\1>", "", html, flags=re.DOTALL)
+    # Conversions have one decimal, small amounts of money two; 50 % of 102.9 is 51.45.
+    assert {*re.findall(r"\b51\b[.0-9]*", shown)} == {"51.5", "51.45"}
+    assert {*re.findall(r"\b102\b[.0-9]*", shown)} == {"102.9", "102.90"}
+
+
+def test_a_workbook_has_no_noise_of_computation():
+    rows = pd.DataFrame({"path": ["a > b > c", "b > c > a", "c > b > a"], "n": [6, 6, 6.0]})
+    paths = Paths.from_sequences(rows, path="path", conversions="n")
+    credits = attribute(paths, "linear").assign(conversions=[5.9999999, 6.0000001, 5.9999999999])
+    assert Overview.of(credits).frames()["Credit"]["Conversions"].tolist() == [6.0, 6.0, 6.0]
+
+
+@pytest.mark.parametrize(("models", "said"), [(2, "Both models agree"), (3, "All 3 models agree")])
+def test_models_that_agree_are_counted(models, said):
+    paths = Paths.from_sequences(pd.DataFrame({"path": ["a"], "n": [1.0]}), path="path", conversions="n")
+    assert said in Overview.of(attribute(paths, MODELS[:models])).sentences[1]
+
+
 def journeys():
     """Return 15 days of journeys drawn at random: touchpoints and conversions."""
     draws = np.random.default_rng(7)

@@ -174,9 +174,9 @@ def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
     if early >= max(many, _FEW):
         warn(
             f"clocks: {number(early)} of {counted(total, 'conversions')} were before every touchpoint of "
-            f"their user, nearly all by at most {hours:g} h: unattributed. If the dates of touchpoints and of "
-            "conversions are in different time zones, give both an offset: 2025-01-31T12:00+01:00 in files, "
-            "dates.dt.tz_localize('Europe/Berlin') in frames"
+            f"their user, nearly all by at most {hours:g} h: unattributed. If the dates of touchpoints and "
+            "of conversions are in different time zones, give both an offset: 2025-01-31T12:00+01:00 in "
+            "files, dates.dt.tz_localize('Europe/Berlin') in frames"
         )
     missed = paths.beyond_lookback() if lost >= many else 0.0
     if missed and missed >= many:

@@ -254,6 +254,8 @@ class Paths:
             currency=currency,
             columns=columns,
         )
+        if bought.are_midnights(date):
+            _warn_of_midnights(points, converted)
         later = None
         if adjustments is not None:
             later = inputs.read_adjustments(
@@ -845,6 +847,20 @@ class Paths:
         named = lazy(names[["node_id", "node_name"]])
         joined = self.touches.left_join(named, "node_id")
         return joined.mutate(node_name=joined.node_name.coalesce(joined.node_id))
+
+
+def _warn_of_midnights(touchpoints: ir.Table, conversions: ir.Table) -> None:
+    """Warn of conversions at midnight that have touchpoints later that day, since they may be days."""
+    bounds = conversions.select("event_id", "user_id", "event_date")
+    pairs = bounds.inner_join(touchpoints, "user_id")
+    ends = pairs.event_date + ibis.interval(days=1)
+    same_day = pairs.filter(pairs.date > pairs.event_date, pairs.date < ends)
+    if count := int(same_day.event_id.nunique().to_pyarrow().as_py()):
+        errors.warn(
+            "conversions: all dates are midnights with a time zone, so they are instants, and "
+            f"{display.counted(count, 'conversions')} did not get the touchpoints later that day. If they are "
+            "days, pass them without a time zone, as with dates.dt.tz_localize(None)"
+        )
 
 
 def describe_strangers(conversions: ir.Table, touchpoints: ir.Table) -> str:
