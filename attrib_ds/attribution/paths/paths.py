@@ -858,8 +858,8 @@ def _warn_of_midnights(touchpoints: ir.Table, conversions: ir.Table) -> None:
     if count := int(same_day.event_id.nunique().to_pyarrow().as_py()):
         errors.warn(
             "conversions: all dates are midnights with a time zone, so they are instants, and "
-            f"{display.counted(count, 'conversions')} did not get the touchpoints later that day. If they are "
-            "days, pass them without a time zone, as with dates.dt.tz_localize(None)"
+            f"{display.counted(count, 'conversions')} did not get the touchpoints later that day. If they "
+            "are days, pass them without a time zone, as with dates.dt.tz_localize(None)"
         )
 
 
