@@ -176,9 +176,10 @@ WAYS = {"frames": by_frames, "files": by_files, "sent": by_sending, "tables": by
 
 def found(paths):
     credits = Counter()
-    for row in at.attribute(paths, "linear").itertuples():
+    rows = at.attribute(paths, "linear").astype({"node_id": object, "currency": object})
+    for row in rows.where(rows.notna(), None).itertuples():
         for name in ("conversions", "value"):
-            credits[None if pd.isna(row.node_id) else row.node_id, row.currency, name] += getattr(row, name)
+            credits[row.node_id, row.currency, name] += getattr(row, name)
     of_event = paths.to_pandas().groupby(["event_id", "currency"])["node_id"]
     lists = Counter((tuple(sorted(nodes.dropna())), currency) for (_, currency), nodes in of_event)
     return credits, lists

@@ -226,10 +226,9 @@ def _money(
     """Return the columns of amounts; a number alone is in the currency of the project, with a warning."""
     worth, units = (pd.Series(cells, dtype=object) for cells in (amounts, codes))
     is_alone = units.isna() & worth.notna()
-    count = int((is_alone & is_fit).sum())
-    if count and units[is_fit].notna().any():
-        total = float(worth[is_alone & is_fit].sum())
-        warn_of_missing("conversions", count, total, used="the currency of the project")
+    lost = worth[is_alone & is_fit & (worth != 0)]
+    if len(lost) and units[is_fit].notna().any():
+        warn_of_missing("conversions", len(lost), float(lost.sum()), used="the currency of the project")
     return {
         key: worth.where(is_alone).tolist(),
         f"{key}.amount": worth.mask(is_alone).tolist(),

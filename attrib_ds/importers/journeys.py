@@ -259,9 +259,8 @@ class Journeys:
         self._warn_of_repeated_refunds(paths)
         tree = self.nodes.rename(columns={"_id": "node_id", "parentId": "parent_id"})
         tree = tree[["node_id", "name", "type", "parent_id"]]
-        # Reading has told of users without touchpoints.
-        is_checked = self.reading is not None
-        paths = replace(paths, nodes=tree, groups=self.groups, are_users_checked=is_checked)
+        # Reading files of one's own has told of doubts.
+        paths = replace(paths, nodes=tree, groups=self.groups, is_checked=self.reading is not None)
         if self.spend is not None:
             ids = self.spend["node_id"]
             credited = ids if level is None else replaced(ids, ancestors_at(self.nodes, level))

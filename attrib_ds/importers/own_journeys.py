@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import scratch, sql_results
-from attrib_ds.attribution.paths.paths import WIDEST_ZONE, describe_strangers
+from attrib_ds.attribution.paths.paths import doubts_of
 from attrib_ds.attribution.paths.project_tables import lazy
 from attrib_ds.display import counted, worth
 from attrib_ds.errors import InvalidRequest, warn
@@ -235,7 +235,7 @@ def read_tables(
         warn(f"{table.name} has no conversions")
     else:
         _warn_of_conversions_without_users(table, events)
-        _warn_of_strangers(journeys, used)
+        _warn_of_doubts(journeys, used)
     journeys = replace(journeys, columns=used, notes=(*notes, *journeys.notes), groups=groups)
     journeys = replace(with_spend(journeys), reading=reading_of(reading, tables))
     present_names.warn_of_unused()
@@ -1019,23 +1019,18 @@ def _warn_of_conversions_without_users(table: own_table.OwnTable, events: pa.Tab
         )
 
 
-def _warn_of_strangers(journeys: journey_tables.Journeys, columns: Mapping[str, Mapping[str, Named]]) -> None:
-    """Warn of users of conversions without a touchpoint, or if all conversions are long before the first."""
-    first = journeys.interactions["startDate"].min()
-    if (journeys.events["eventDate"] < first - WIDEST_ZONE).all():
-        warn(
-            f"all conversions are before the first touchpoint ({first:%Y-%m-%d %H:%M}), so that none "
-            "is attributed. Check the periods of both, and the order of day and month",
-        )
-    known = pd.DataFrame() if journeys.users is None else journeys.users.set_index("_id")
+def _warn_of_doubts(journeys: journey_tables.Journeys, columns: Mapping[str, Mapping[str, Named]]) -> None:
+    """Warn of conversions that are all before the touchpoints, and of users without any."""
+    known = pd.Series(dtype=object) if journeys.users is None else journeys.users.set_index("_id")["user_id"]
+    frames = ((journeys.events, "eventDate", "event_date"), (journeys.interactions, "startDate", "date"))
     conversions, touchpoints = (
-        lazy(known.loc[known.index.intersection(rows["userId"]), ["user_id"]])
-        for rows in (journeys.events, journeys.interactions)
+        lazy(pd.DataFrame({"user_id": rows["userId"].map(known), name: rows[date].dt.tz_localize(None)}))
+        for rows, date, name in frames
     )
-    if reason := describe_strangers(conversions, touchpoints):
-        used = {kind: of_kind.get("user", of_kind.get("device")) for kind, of_kind in columns.items()}
-        warn(
-            f"users: {reason}. Their columns are {used['touchpoints']!r} and {used['conversions']!r}: write "
-            "users alike in both, or choose others with "
-            "reading=Reading(columns={'user': COLUMN, 'conversion_user': COLUMN})",
-        )
+    used = {kind: of_kind.get("user", of_kind.get("device")) for kind, of_kind in columns.items()}
+    advice = (
+        f"write users alike in {used['touchpoints']!r} and {used['conversions']!r}, or choose other columns "
+        "with reading=Reading(columns={'user': COLUMN, 'conversion_user': COLUMN})"
+    )
+    for doubt in doubts_of(conversions, touchpoints, advice=advice):
+        warn(doubt)

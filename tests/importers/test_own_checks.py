@@ -242,7 +242,7 @@ class TestPeople:
 
     def test_addresses_beside_other_ids_are_said_to_fit_nobody(self):
         with pytest.warns(
-            InputWarning, match="no user of a conversion, such as 'u', .* columns are 'email' and 'user'"
+            InputWarning, match="no user of a conversion, such as 'u', .* in 'email' and 'user', or"
         ):
             at.read_journeys(CLICKS.rename(columns={"user": "email"}).assign(email="u@example.com"), orders())
 

@@ -166,8 +166,9 @@ def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
             f"{'leaves' if len(filters) == 1 else 'leave'} out touchpoints, not conversions. To leave out "
             "conversions too, filter them or their users: where=at.event(...), or where=at.user(...)",
         )
-    elif lost > 0 and (reason := paths.strangers()):
-        warn(f"users: {reason}. Write users alike in both tables")
+    else:
+        for doubt in paths.doubts() if lost > 0 else ():
+            warn(doubt)
     # Of few conversions, half are many.
     many = max(min(_MANY, total / 2), total / 10)
     early, hours = paths.before_touchpoints() if lost >= many else (0.0, 0.0)

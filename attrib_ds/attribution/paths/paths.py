@@ -25,7 +25,7 @@ from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pa
 #: Share of early conversions that one shift explains.
 _NEARLY_ALL: Final = 0.9
 #: Longest difference of a local time and UTC.
-WIDEST_ZONE: Final = timedelta(hours=14)
+_WIDEST_ZONE: Final = timedelta(hours=14)
 _HOUR: Final = timedelta(hours=1)
 #: An instant or a day.
 Bound: TypeAlias = datetime | date | str | None
@@ -76,8 +76,8 @@ class Paths:
     has_dates, has_users, has_touch_ids : bool
         Whether touchpoints have dates and belong to users, which they do not in aggregated paths, and whether
         a column identifies them.
-    are_users_checked : bool
-        Whether a warning has told which users of conversions have no touchpoint.
+    is_checked : bool
+        Whether a warning has told how users and dates of conversions and touchpoints differ.
     owner : object
         Owner of the tables, kept alive as long as the paths.
 
@@ -108,7 +108,7 @@ class Paths:
     has_dates: bool = True
     has_users: bool = True
     has_touch_ids: bool = True
-    are_users_checked: bool = False
+    is_checked: bool = False
     owner: object = None
 
     @classmethod
@@ -676,11 +676,11 @@ class Paths:
         missed = joined.filter(joined.first_date <= joined.event_date)
         return float(missed.conversions.sum().to_pyarrow().as_py() or 0.0)
 
-    def strangers(self) -> str:
-        """Describe the users of conversions without a touchpoint, as :func:`describe_strangers` does."""
-        if self.conversions is None or self.touchpoints is None or self.are_users_checked:
-            return ""
-        return describe_strangers(self.conversions, self.touchpoints)
+    def doubts(self) -> list[str]:
+        """Describe how users and dates of conversions and touchpoints differ, as :func:`doubts_of` does."""
+        if self.conversions is None or self.touchpoints is None or self.is_checked:
+            return []
+        return doubts_of(self.conversions, self.touchpoints)
 
     def before_touchpoints(self) -> tuple[float, float]:
         """Count the conversions before all touchpoints of their user, if one shift puts nearly all after one.
@@ -705,7 +705,7 @@ class Paths:
             .to_pyarrow()
         )
         reached = counts["conversions"].cumsum() >= _NEARLY_ALL * counts["conversions"].sum()
-        if counts.empty or (hours := int(counts["half_hours"][reached].iloc[0]) / 2) * _HOUR > WIDEST_ZONE:
+        if counts.empty or (hours := int(counts["half_hours"][reached].iloc[0]) / 2) * _HOUR > _WIDEST_ZONE:
             return 0.0, 0.0
         return float(counts["conversions"].sum()), hours
 
@@ -863,35 +863,52 @@ def _warn_of_midnights(touchpoints: ir.Table, conversions: ir.Table) -> None:
         )
 
 
-def describe_strangers(conversions: ir.Table, touchpoints: ir.Table) -> str:
-    """Describe users of conversions without a touchpoint, if none has one or some are written in another way.
+def doubts_of(
+    conversions: ir.Table, touchpoints: ir.Table, *, advice: str = "write users alike in both tables"
+) -> list[str]:
+    """Describe conversions that are all before the touchpoints, and users without any.
 
     Parameters
     ----------
     conversions, touchpoints : ibis.Table
-        With ``user_id``.
+        With ``user_id``, and ``event_date`` or ``date``.
+    advice : str
+        What to do about users.
 
     Returns
     -------
-    str
+    list of str
         Empty if there is nothing to say.
     """
+    first, last = (
+        column.to_pyarrow().as_py() for column in (touchpoints.date.min(), conversions.event_date.max())
+    )
+    doubts = []
+    if first is not None and last is not None and last < first - _WIDEST_ZONE:
+        doubts.append(
+            f"dates: all conversions are before the first touchpoint ({first:%Y-%m-%d %H:%M}), so that none "
+            "is attributed. Check the periods of both, and the order of day and month"
+        )
+    strangers = _strangers(conversions, touchpoints)
+    return [*doubts, *([f"users: {strangers}: {advice}"] if strangers else [])]
+
+
+def _strangers(conversions: ir.Table, touchpoints: ir.Table) -> str:
+    """Describe users of conversions without a touchpoint: all, or those who are written in another way."""
     buyers, visitors = (
         table.filter(table.user_id.notnull()).select("user_id").distinct()
         for table in (conversions, touchpoints)
     )
     lonely = buyers.anti_join(visitors, "user_id")
     (alone,) = lonely.agg(count=lonely.count(), example=lonely.user_id.min()).to_pyarrow().to_pylist()
-    if not alone["count"]:
+    visitor = visitors.user_id.min().to_pyarrow().as_py() if alone["count"] else None
+    if visitor is None:
         return ""
     first, other = (table.mutate(plain=_plain(table.user_id)) for table in (lonely, visitors))
     alike = first.inner_join(other.group_by("plain").agg(known=other.user_id.min()), "plain")
     spelled = alike.count().to_pyarrow().as_py()
     differ = "by case, leading zeros or a final .0 only"
     if alone["count"] == buyers.count().to_pyarrow().as_py():
-        visitor = visitors.user_id.min().to_pyarrow().as_py()
-        if visitor is None:
-            return ""
         return (
             f"no user of a conversion, such as {alone['example']!r}, has a touchpoint; these have users such "
             f"as {visitor!r}" + (f"; they differ {differ}" if spelled else "")
@@ -900,7 +917,7 @@ def describe_strangers(conversions: ir.Table, touchpoints: ir.Table) -> str:
         verb = "differs" if spelled == 1 else "differ"
         return (
             f"{display.counted(spelled, 'users')} of conversions {verb} from those of touchpoints {differ}, "
-            f"such as {row['user_id']!r} from {row['known']!r}: their conversions have no touchpoint"
+            f"such as {row['user_id']!r} from {row['known']!r}"
         )
     return ""
 
