@@ -280,7 +280,9 @@ def test_a_value_without_a_currency_stays_and_is_told_once(way):
     assert "1 row with a value but no currency, 20.00 in all" in said[0]
     # A project has a currency of its own.
     own = "EUR" if way in ("sent", "tables") else None
-    assert [(credits["ads", each, "value"]) for each in ("USD", own)] == [10.0, 20.0]
+    assert [credits["ads", each, "value"] for each in ("USD", own)] == [10.0, 20.0]
+    # The order of 0 is in the currency of the others, or of the project.
+    assert credits["ads", own, "conversions"] == (2.0 if own else 1.0)
 
 
 @pytest.mark.parametrize(("way", "hours"), [("frames", 15), ("files", 0), ("frames", 0.5)])

@@ -293,10 +293,7 @@ def _completed(conversions: pd.DataFrame, in_currency: str | None) -> pd.DataFra
         currencies = conversions["currency"].dropna().unique()
         common = in_currency or (currencies[0] if len(currencies) == 1 else None)
         if common is not None:
-            is_nothing = conversions["value"].isna() | (conversions["value"] == 0)
-            conversions["currency"] = conversions["currency"].mask(
-                is_nothing & conversions["currency"].isna(), common
-            )
+            conversions["currency"] = conversions["currency"].mask(conversions["value"].isna(), common)
     conversions["value"] = conversions["value"].fillna(0.0)
     return conversions
 

@@ -136,7 +136,12 @@ def read_conversions(
     read["user_id"], nobody = source.people(user, read["user_id"])
     converted = source.table.select(**read)
     if source.has("currency") or (currency is not None and source.has(currency)):
-        warn_of_missing_currencies(source.argument, converted)
+        code = warn_of_missing_currencies(source.argument, converted)
+        if code is not None:
+            # Nothing has any currency.
+            is_nothing = converted.value == 0
+            of_nothing = converted.currency.coalesce(code)
+            converted = converted.mutate(currency=is_nothing.ifelse(of_nothing, converted.currency))
     if nobody:
         lost = converted.filter(converted.user_id.isnull())
         sums = lost.group_by("currency").agg(value=lost.value.sum()).to_pyarrow().to_pylist()
@@ -148,19 +153,27 @@ def read_conversions(
 
 def warn_of_missing_currencies(
     argument: str, amounts: ir.Table, *, value: str = "value", used: str | None = None
-) -> None:
-    """Warn of amounts without a currency beside others that have one; ``used`` is theirs in words."""
+) -> str | None:
+    """Warn of amounts without a currency beside others that have one; ``used`` is theirs in words.
+
+    Returns
+    -------
+    str or None
+        The currency of all others, if they have one.
+    """
     if amounts[value].type().is_null():
-        return
+        return None
     lost = amounts.currency.isnull() & (amounts[value].cast("float64") != 0)
     found = amounts.agg(
-        known=amounts.currency.count(),
+        known=amounts.currency.nunique(),
+        code=amounts.currency.max(),
         lost=lost.cast("int64").sum(),
         total=lost.ifelse(amounts[value].cast("float64"), 0.0).sum(),
     )
     (row,) = found.to_pyarrow().to_pylist()
     if row["known"] and row["lost"]:
         currencies.warn_of_missing(argument, row["lost"], row["total"], used=used)
+    return row["code"] if row["known"] == 1 else None
 
 
 def _verb(count: int) -> str:
