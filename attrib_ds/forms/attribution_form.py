@@ -228,10 +228,7 @@ def own_files() -> Form:
     words = {
         "touchpoints": ("Visits", "One row per visit or ad contact: person, channel, date."),
         "conversions": ("Conversions", "One row per order or lead: person, date and, if known, value."),
-        "spend": (
-            "Spend",
-            "What campaigns cost, as platforms write it. Several files may be chosen.",
-        ),
+        "spend": ("Spend", "What campaigns cost, as platforms write it. Several files may be chosen."),
         "columns": ("Columns", "Found by their names and values. Choose another if one is wrong."),
         "statuses": ("Statuses of conversions that count", "Rows with other statuses are left out."),
         "order_sources": ("Count the sources that orders carry", "Each is the last visit before its order."),

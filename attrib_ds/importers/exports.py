@@ -708,5 +708,5 @@ def _warn_without_conversions(
     listed = ", ".join(f"{name} ({times:,})" for name, times in seen[:_MAX_NAMES]) or "none"
     errors.warn(
         f"there are no conversions: {expected}. Names in the data: {display.printable(listed)}"
-        f"{display.and_others(len(seen), _MAX_NAMES)}. {advice}",
+        f"{display.and_others(len(seen), _MAX_NAMES)}. {advice}"
     )

@@ -16,16 +16,7 @@ from attrib_ds import display, errors
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.display import number
 from attrib_ds.plots.labels import distinct, shorten
-from attrib_ds.plots.overview import (
-    EXACT,
-    MODELS,
-    Measure,
-    Overview,
-    Period,
-    day_in_words,
-    in_words,
-    percent,
-)
+from attrib_ds.plots.overview import EXACT, MODELS, Measure, Overview, Period, day_in_words, in_words, percent
 from attrib_ds.records.frames import Frame, read_frame
 from attrib_ds.records.written_files import write_excel
 

@@ -164,7 +164,7 @@ def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
         warn(
             f"unattributed: {number(lost)} of {counted(total, 'conversions')}: {' and '.join(filters)} "
             f"{'leaves' if len(filters) == 1 else 'leave'} out touchpoints, not conversions. To leave out "
-            "conversions too, filter them or their users: where=at.event(...), or where=at.user(...)",
+            "conversions too, filter them or their users: where=at.event(...), or where=at.user(...)"
         )
     else:
         for doubt in paths.doubts() if lost > 0 else ():
@@ -184,7 +184,7 @@ def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
         warn(
             f"lookback: {number(missed)} of {counted(total, 'conversions')} had touchpoints before the "
             f"lookback of {paths.settings['lookback']} and none within it: unattributed. If decisions take "
-            "longer, pass a longer lookback; at.compare_lookbacks shows the credits under several",
+            "longer, pass a longer lookback; at.compare_lookbacks shows the credits under several"
         )
 
 

@@ -225,12 +225,12 @@ def warn_of_later_amounts(conversions: ir.Table, later: ir.Table) -> None:
     if found["lost"]:
         warn(
             f"adjustments: no conversion has the event_id of {found['lost']:,} of "
-            f"{counted(found['count'], 'rows')}, such as {found['example']!r}: they change nothing",
+            f"{counted(found['count'], 'rows')}, such as {found['example']!r}: they change nothing"
         )
     if found["soon"] and found["same"] == found["count"] - found["lost"]:
         warn(
             "adjustments: each value is that of its conversion, which then counts twice; adjustments are "
-            "changes, such as -30.0 for a refund",
+            "changes, such as -30.0 for a refund"
         )
 
 
