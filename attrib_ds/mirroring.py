@@ -653,13 +653,9 @@ def _events_of(copier: Copier, ids: list[str]) -> pa.Table:
     bounds = {"since": copier.scope, "until": copier.until}
     if copier.can_search_events:
         try:
-            found = list_all(copier.source, "search_events", user_ids=ids, **bounds)
+            return list_all(copier.source, "search_events", user_ids=ids, **bounds)
         except (NotFound, NotSupported):
-            found = None
-        # These users have events; a service that answers any path may find none.
-        if found is not None and (found.num_rows or copier.until is not None):
-            return found
-        copier.can_search_events = False
+            copier.can_search_events = False
 
     def events(user_id: str) -> pa.Table:
         listed = list_all(copier.source, "list_user_events", id=user_id, sort="_id", **bounds)

@@ -653,6 +653,14 @@ MISSING = {
     "redirect": Reply(302, b"", {"Location": "https://login.example"}),
     "500": Reply(500, {"message": "Internal Server Error"}),
     "502": Reply(502, b"<html>", media="text/html"),
+    "error with 200": Reply(body={"statusCode": 404, "message": "Not Found"}),
+    "empty object": Reply(body={}),
+    "empty list": Reply(body=[]),
+    "empty page": Reply(body={"count": 0, "total": 0, "data": []}),
+    "empty page of ours": page(),
+    "null": Reply(body=None),
+    "empty": Reply(body=b""),
+    "no content": Reply(204, b"", media=None),
 }
 
 
@@ -670,9 +678,47 @@ def test_an_addition_that_a_service_lacks_in_its_own_way_is_done_without(shop, s
 
 
 @WARNS
-def test_events_of_users_who_have_some_are_read_from_a_service_that_answers_any_path(shop, service):
-    keep(service, absent=Reply(body=[]), events=[order()])
-    assert len(mirrored(shop)[1]) == 1
+@pytest.mark.parametrize("form", ["empty list", "empty page of ours"])
+def test_an_empty_answer_to_any_path_costs_no_campaigns_and_outlays(shop, service, form):
+    outlay = {"_id": "o", "campaignId": "c", "amount": {"amount": 5, "currency": "EUR"}}
+    outlay |= {"startDate": DAY, "endDate": "2025-02-01T00:00:00Z"}
+    listed = {
+        "campaigns": page({"id": "c", "name": "Spring", "campaignSlug": "spring"}),
+        "outlays": page(outlay),
+    }
+
+    def answer(asked, sent):
+        return listed.get(asked.path.partition("?")[0].rpartition("/")[2]) if asked.method == "GET" else None
+
+    visits = [visit | {"integrationId": "meta"} for visit in VISITS]
+    keep(service, absent=MISSING[form], visits=visits, refuse=answer)
+    with at.sync(shop, ":memory:") as mirror:
+        assert at.list_outlays(mirror, "meta", "c")["_id"].tolist() == ["o"]
+
+
+@pytest.mark.parametrize("form", [form for form, reply in MISSING.items() if reply.status < 300])
+def test_lists_of_a_service_that_answers_any_path_are_not_empty_but_missing(shop, service, form):
+    keep(service, absent=MISSING[form])
+    calls = [at.admin.list_keys, at.admin.list_audiences, at.admin.get_settings, at.admin.list_rates]
+    for call in calls:
+        with pytest.raises(errors.NotSupported, match="does not offer it"):
+            call(shop)
+
+
+@WARNS
+@pytest.mark.parametrize("form", MISSING)
+def test_events_are_sent_once_without_batches(shop, service, form):
+    stored = []
+
+    def answer(asked):
+        if asked.path.endswith("/events/sync"):
+            stored.append(json.loads(asked.body)["nonce"])
+            return Reply(body=UUID)
+        return page() if "event-types" in asked.path else MISSING[form]
+
+    service.script = [answer]
+    sent = at.send_events(shop, events(nonce=["n-1"]), event_type="order")
+    assert (sent["status"].tolist(), stored) == (["processed"], ["n-1"])
 
 
 def test_a_failure_for_a_moment_does_not_tell_whether_a_service_has_additions(shop, service):
