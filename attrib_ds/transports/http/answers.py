@@ -296,7 +296,9 @@ def _fields(text: str | None) -> str | None:
 
 def _metrics(text: str | None) -> str | None:
     """Return the metrics of an event with states and amounts as the specification writes them."""
-    if text is None or not _ODD_METRIC.search(text):
+    if text is None or not (
+        _ODD_METRIC.search(text) or len(_CURRENCY.findall(text)) > len(_OBJECT.findall(text))
+    ):
         return text
     metrics = json_numbers.load_exact(text)
     metrics = [*metrics.values()] if isinstance(metrics, dict) else metrics
@@ -311,9 +313,9 @@ def _metrics(text: str | None) -> str | None:
     return json_values.encode(metrics)
 
 
-_ODD_METRIC: Final = re.compile(
-    r'^\s*\{|"current"\s*:\s*(?:true|false|"|[-\d.]+[^}]*"currency")|"currency"[^{}]*"current"\s*:\s*[-\d]'
-)
+_ODD_METRIC: Final = re.compile(r'^\s*\{|"current"\s*:\s*(?:true|false|")')
+_CURRENCY: Final = re.compile(r'"type"\s*:\s*"currency"')
+_OBJECT: Final = re.compile(r'"current"\s*:\s*\{')
 _STATES: Final = {"true": 1, "1": 1, "false": 0, "0": 0}
 _REPAIRS: Final = {
     "EventType": {"fields": _fields},

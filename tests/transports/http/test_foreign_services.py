@@ -485,6 +485,24 @@ def test_a_metric_that_cannot_be_kept_is_named(shop, service):
 
 
 @WARNS
+@pytest.mark.parametrize("step", [1, -1])
+def test_a_deleted_value_does_not_hide_the_current_one(shop, service, step):
+    deleted = metric(amount=999) | {"deletedAt": DAY, "updatedAt": "2025-03-01T00:00:00Z"}
+    keep(service, events=[order(metrics=[deleted, metric()][::step])])
+    assert mirrored(shop)[1]["statistics.turnover.amount"].tolist() == [10]
+    assert at.list_user_events(shop, "a" * 24)["statistics.turnover.amount"].tolist() == [10]
+
+
+@WARNS
+def test_an_amount_may_be_a_bare_number(shop, service):
+    data = {**ORDER, "raw": ORDER["current"]}
+    del data["current"]
+    metrics = [{"key": "turnover", "type": "statistic", "data": data | {"current": 10.5}}]
+    keep(service, events=[order(metrics=metrics)])
+    assert at.list_user_events(shop, "a" * 24)["statistics.turnover.amount"].tolist() == [10.5]
+
+
+@WARNS
 def test_an_interaction_without_a_node_has_none_and_earns_no_credit_for_one(shop, service):
     visits = [{name: value for name, value in visit.items() if name != "nodeId"} for visit in VISITS]
     keep(service, visits=visits, events=[order()])
