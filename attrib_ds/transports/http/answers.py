@@ -3,10 +3,9 @@
 import codecs
 import io
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -123,7 +122,7 @@ def spool_answer(
     page: Any = request
     expected = columns(operation, request)
     rows = 0
-    with _readable(response, operation), _spooling() as file:
+    with _readable(response, operation), local_files.spooling() as file:
         stream = _ArrowStream(response.pieces(None), expected, most=page.limit)
         with local_files.writing_temporarily():
             writer = pa.ipc.new_file(file, expected)
@@ -148,18 +147,6 @@ def _spooled(file: BinaryIO, expected: pa.Schema) -> Iterator[pa.Table]:
         with pa.ipc.open_file(file) as reader:
             for number in range(reader.num_record_batches):
                 yield pa.Table.from_batches([reader.get_batch(number)], expected)
-
-
-@contextmanager
-def _spooling() -> Iterator[BinaryIO]:
-    """Open a temporary file, which closing deletes; it stays open unless the block raises."""
-    with local_files.writing_temporarily():
-        file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  (closed by whoever reads it)
-    try:
-        yield file
-    except BaseException:
-        local_files.discard(file)
-        raise
 
 
 @contextmanager
@@ -539,7 +526,7 @@ def _outcome(item: Any) -> str | errors.AttribError:
 
 def _file(response: session.Response, request: Any) -> File:
     """Spool a file to disk, so that a truncated download can be retried; refuse any other content."""
-    with _spooling() as spool:
+    with local_files.spooling() as spool:
         for piece in response.pieces(None):
             with local_files.writing_temporarily():
                 spool.write(piece)

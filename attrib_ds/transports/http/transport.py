@@ -391,17 +391,16 @@ class Http:
                     f"{operation.name}: requires a service-account key; {advice}", field="key"
                 )
             return self._exchange(operation, request, call, None, read)
-        token = self._tokens.get()
-        for number in range(_TOKENS):
+        token, number = None, 0
+        while True:
+            token, number = self._tokens.get(rejected=token), number + 1
             try:
                 return self._exchange(operation, request, call, token, read)
             except AttemptFailed as failure:
                 # A new token that other threads have used up is renewed once more.
-                is_used_up = number == 0 or self._accepted is token
+                is_used_up = number == 1 or (self._accepted is token and number <= _TOKENS)
                 if not isinstance(failure.error, errors.Unauthorized) or not is_used_up:
                     raise
-            token = self._tokens.get(rejected=token)
-        return self._exchange(operation, request, call, token, read)
 
     def _exchange(
         self,
