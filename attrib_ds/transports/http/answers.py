@@ -346,7 +346,8 @@ def without_repeats(table: pa.Table, operation: Operation, project_id: str) -> p
 
 
 def _key_of(table: pa.Table) -> str | None:
-    return next((name for name in ("_id", "id") if name in table.column_names), None)
+    # Columns outside of the schema, such as another id, come last.
+    return next((name for name in table.column_names if name in ("_id", "id")), None)
 
 
 def _total(counters: Mapping[str, int | None], asked: int, rows: int) -> int | None:

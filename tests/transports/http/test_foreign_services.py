@@ -138,9 +138,10 @@ def test_a_write_that_was_carried_out_is_sent_once_whatever_the_answer(shop, ser
 
 
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
+@pytest.mark.parametrize("reply", [RESET, Reply(103, media=None)], ids=["reset", "early hints"])
 @pytest.mark.parametrize("operation", sorted(WRITES.keys() - {"create_event", "create_event_sync"}))
-def test_a_write_whose_answer_was_lost_is_unknown(shop, service, operation):
-    sent = serve(service, operation, RESET)
+def test_a_write_whose_answer_was_lost_is_unknown(shop, service, operation, reply):
+    sent = serve(service, operation, reply)
     if operation in ("create_campaign", "create_event_type", *COUNTED):
         with pytest.raises(errors.Unavailable, match="may have been carried out") as caught:
             WRITES[operation](shop)
@@ -569,6 +570,14 @@ def test_ids_are_sent_as_the_service_gave_them(shop, service):
     service.script = [page()]
     at.list_hits(shop, UUID.upper())
     assert UUID.upper() in service.asked[0].path
+
+
+@pytest.mark.filterwarnings("ignore::attrib_ds.errors.UnknownFields")
+def test_another_id_beside_or_in_place_of_the_id_is_none(shop, service):
+    service.script = [page({"id": "c", "_id": "x"}), page({"_id": "x"})]
+    assert at.list_campaigns(shop, "meta")["id"].tolist() == ["c"]
+    with pytest.raises(errors.ServiceFailure, match="1 of 1 records without id"):
+        at.list_campaigns(shop, "meta")
 
 
 @WARNS
