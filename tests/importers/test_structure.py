@@ -60,7 +60,7 @@ def test_the_total_counts_under_any_name():
     net, tax = [100.0, 50.0, 20.0, 10.0, 5.0], [19.0, 9.5, 3.8, 1.9, 0.95]
     gross = [119.0, 59.5, 23.8, 11.9, 5.95]
     orders = orders_of(date="2025-03-05T08:00:00Z", netto=net, xa=tax, xb=gross)
-    assert [*values_of(orders).values()] == gross
+    assert sorted(values_of(orders).values()) == sorted(gross)
 
 
 def test_an_amount_paid_of_zero_is_that_of_an_order_still_to_be_paid():
@@ -69,7 +69,7 @@ def test_an_amount_paid_of_zero_is_that_of_an_order_still_to_be_paid():
         price_agreed=[9.5, 8.5, 7.5, 6.5, 5.5],
         amount_paid=[9.5, 0, 7.5, 6.5, 5.5],
     )
-    assert [*values_of(orders).values()] == [9.5, 8.5, 7.5, 6.5, 5.5]
+    assert sorted(values_of(orders).values()) == [5.5, 6.5, 7.5, 8.5, 9.5]
 
 
 def dates_of(orders):
