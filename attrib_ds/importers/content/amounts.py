@@ -97,7 +97,7 @@ def totals(
     less = {name for name in own if name in deducted or (name not in added and _looks_deducted(own[name]))}
     parts: dict[str, set[str]] = {}
     for total, signs in [*_sums(own), *_multiples(own)]:
-        main = max(signs, key=lambda name: np.nansum(np.abs(own[name])))
+        main = max((name for name in signs if signs[name] > 0), key=lambda name: np.nansum(np.abs(own[name])))
         # What is added is no discount, unless it is below zero, and what is subtracted is one.
         is_total = all(
             (name in less) == ((sign < 0) != (np.nansum(own[name]) * np.nansum(own[main]) < 0))
