@@ -260,7 +260,7 @@ def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool
     table.connection.register("payments", sql_results.read_arrow(table.connection, query))
     query, fates = rows.netted("payments", has_kinds=has_kinds, adds_up=adds_up)
     back, lost, double, void = table.connection.execute(fates).fetchall()[0]
-    if not (has_kinds or back):
+    if not (has_kinds or back or lost):
         return events
     said = [
         (back, "refunds subtracted"),
