@@ -279,8 +279,8 @@ def _amount_of(table: own_table.OwnTable, named: Mapping[str, Named], node: Sequ
     if "spend" in named or not likely:
         return str(table.find("spend", named))
     for other in likely[1:2]:
-        if (total := table.total_of(likely[:2])) is not None:
-            return total
+        if total := [name for name in likely[:2] if name in table.totals.outermost]:
+            return total[0]
         table.check_equal("spend", [likely[0], other])
     return likely[0]
 
@@ -383,10 +383,10 @@ def _once(names: Sequence[str], parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Concatenate tables of spend, without nodes and days that an earlier one has with the same amounts."""
     every = pd.concat(parts, ignore_index=True)
     file = np.repeat(range(len(parts)), [len(part) for part in parts])
-    day, money = (every[name].fillna("") if name in every else "" for name in ("date", "currency"))
-    keyed = pd.DataFrame({"node": every["node_id"], "day": day, "file": file, "money": money})
+    day, currency = (every[name].fillna("") if name in every else "" for name in ("date", "currency"))
+    keyed = pd.DataFrame({"node": every["node_id"], "day": day, "file": file, "currency": currency})
     sums = every["spend"].groupby([keyed[name] for name in keyed]).sum().reset_index()
-    sums["said"] = (sums["spend"].map(money) + " " + sums["money"]).str.strip()
+    sums["said"] = (sums["spend"].map(money) + " " + sums["currency"]).str.strip()
     said = sums.groupby(["node", "day", "file"])["said"].agg(" and ".join).reset_index()
     first = said.groupby(["node", "day"])[["file", "said"]].transform("first")
     later, is_equal = said["file"] != first["file"], said["said"] == first["said"]

@@ -399,7 +399,7 @@ class OwnTable:
         if role == "value" and (total := self._total([*strong, *looser, *weak], is_named=bool(strong))):
             strong = [total, *strong]
         if role == "date":
-            strong = self._varying(strong)
+            strong = sorted(strong, key=self._is_constant)
             looser = self._first_made(looser) if not strong else looser
         elif role == "value" and not strong and len(looser) > 1 and not weak:
             self.check_equal(role, looser)
@@ -418,11 +418,8 @@ class OwnTable:
             return None
         return best[0] if not is_named or named[0] in self.totals.parts[best[0]] else None
 
-    def _varying(self, columns: Sequence[str]) -> list[str]:
-        """Return columns of instants, those with one value in all rows, such as that of an export, last."""
-        return sorted(columns, key=self._is_constant)
-
     def _is_constant(self, column: str) -> bool:
+        """Return whether all rows have one value, such as the instant of an export."""
         return self.profile[column].distinct == 1 and self.profile[column].rows >= _LEAST_ROWS
 
     def _first_made(self, columns: Sequence[str]) -> list[str]:
@@ -430,7 +427,7 @@ class OwnTable:
 
         It is the one that no other one is before in nearly every row: payments and changes follow.
         """
-        columns = self._varying(columns)
+        columns = sorted(columns, key=self._is_constant)
         if len(columns) < 2:
             return columns
         points = [evidence.weight("date", name) for name in columns]
@@ -464,11 +461,6 @@ class OwnTable:
             first, second = (f"date_trunc('day', {each})" for each in (first, second))
         is_before = f"avg(CAST({first} <= {second} AS INT)) >= {_NEARLY_ALL} AND count({first} <= {second})"
         return bool(self.scalar(f"coalesce({is_before} >= {_LEAST_ROWS}, false)"))
-
-    def total_of(self, columns: Sequence[str]) -> str | None:
-        """Return the one of some columns that has the others as parts."""
-        parts = self.totals.parts
-        return next((name for name in columns if {*columns} - {name} <= parts.get(name, set())), None)
 
     def _tells_date(self, column: str) -> bool:
         """Return whether a code is that of orders: each has one date, and most dates have one code."""
@@ -847,12 +839,7 @@ class OwnTable:
             and not NO_AMOUNT.match(name.casefold())
         ]
         if len(found) > 1:
-            raise errors.InvalidRequest(
-                f"{self.argument}: {self.name} has two columns that may be the amount, {found[0]!r} "
-                f"and {found[1]!r}; say which with columns={{'value': {found[0]!r}}} or "
-                f"columns={{'value': {found[1]!r}}}",
-                field="value",
-            )
+            self.check_equal("value", found)
         return next(iter(found), None)
 
     def find_currency(self, named: Mapping[str, Named], amount: str | None) -> str | None:

@@ -333,7 +333,7 @@ class TestRefused:
             read("id,email,date,total\n1,ann@x.example,2025-09-03,€100\n2,bob@x.example,2025-09-03,$50\n")
 
     def test_two_amounts_without_a_name(self, read):
-        with pytest.raises(InvalidRequest, match="two columns that may be the amount, 'c4' and 'c5'"):
+        with pytest.raises(InvalidRequest, match="two columns that may be the value, 'c4' and 'c5'"):
             read(
                 "c1,c2,c3,c4,c5\nx,ann@x.example,2025-09-03,100.00,84.03\ny,bob@x.example,2025-09-03,50.00,42.02\n"
             )

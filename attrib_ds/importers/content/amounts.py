@@ -143,13 +143,12 @@ def _sums(columns: Mapping[str, np.ndarray]) -> Iterator[tuple[str, dict[str, in
     weights = np.indices((3,) * len(names)).reshape(len(names), -1).T - 1
     sizes = np.abs(weights).sum(axis=1)
     weights = weights[(sizes > 1) & (sizes <= _MOST_PARTS) & (weights.max(axis=1) > 0)]
-    fullest = values[:, np.argsort(-np.count_nonzero(values, axis=0), kind="stable")[:8]]
+    sums = weights @ values
     for at, name in enumerate(names):
-        fits = (weights[:, at] == 0) & (np.abs(weights @ fullest - fullest[at]) < 2 * _CENT).all(axis=1)
         is_set = ~np.isnan(columns[name])
-        for row in weights[fits]:
-            if (np.abs(row @ values - values[at])[is_set] < 2 * _CENT).mean() >= _MOSTLY:
-                yield name, {names[each]: int(row[each]) for each in np.flatnonzero(row)}
+        share = (np.abs(sums - values[at])[:, is_set] < 2 * _CENT).mean(axis=1)
+        for row in weights[(weights[:, at] == 0) & (share >= _MOSTLY)]:
+            yield name, {names[each]: int(row[each]) for each in np.flatnonzero(row)}
 
 
 def _multiples(columns: Mapping[str, np.ndarray]) -> Iterator[tuple[str, dict[str, int]]]:
