@@ -245,7 +245,8 @@ def shared_with_refunds(table: own_table.OwnTable, identity: str, value: str | N
 def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool) -> pa.Table:
     """Return conversions less the refunds in rows of their own, and say what was done."""
     has_kinds = "kind" in events.column_names
-    if not has_kinds and not pc.any(pc.less(events["value"], 0)).as_py():
+    # Values below zero less refunds of their rows are no refunds themselves.
+    if not has_kinds and (table.less or not pc.any(pc.less(events["value"], 0)).as_py()):
         return events
     has_ids = "conversion" in events.column_names
     if not has_ids:
