@@ -253,7 +253,7 @@ def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool
         events = events.append_column("conversion", pc.cast(events["row"], pa.string()))
     table.connection.register("payments", events)
     people = [name for name in ("user", "device") if name in events.column_names]
-    same = " OR ".join(f'back."{name}" = sold."{name}"' for name in people)
+    same = " OR ".join(f'back."{name}" = sold."{name}"' for name in people) or "false"
     alike = (
         "back.currency IS NOT DISTINCT FROM sold.currency" if "currency" in events.column_names else "true"
     )

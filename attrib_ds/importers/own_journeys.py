@@ -755,7 +755,7 @@ def _read_conversions(
         table.say_other_dates()
     table.take_groups()
     events, rejected = table.read(where=where, may_be_empty=True)
-    if "value" in events.column_names and has_own_table:
+    if "value" in events.column_names:
         events = own_checks.net_of_refunds(table, events, adds_up=aggregate)
     if has_own_table and table.format is None and not aggregate:
         events = own_checks.leave_out_items(table, events)
