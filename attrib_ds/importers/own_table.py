@@ -983,7 +983,7 @@ class OwnTable:
         if column not in self._instants:
             read = self._instants_of(column, self.formats.dayfirst)
             orders: set[str | None] = set()
-            if self.formats.dayfirst is None and self._is_left_over(column, read.sql):
+            if self.formats.dayfirst is None and read.advice != "''":
                 # What other columns show holds for the whole file.
                 others = [
                     each for each in self.profile.values() if each.name != column and each.holds("instant")
