@@ -412,11 +412,15 @@ class OwnTable:
         whole = [name for name in self.totals.copies if named and named[0] in self.totals.copies[name]]
         if whole and evidence.weight("value", whole[0]) > 0:
             return whole[0]
-        best = sorted(self.totals.outermost, key=lambda name: -evidence.weight("value", name))
-        points = [evidence.weight("value", name) for name in best]
-        if not best or points[:1] == points[1:2]:
+        points = {name: evidence.weight("value", name) for name in self.totals.outermost}
+        best = [name for name in points if points[name] == max(points.values())]
+        if len(best) != 1:
             return None
-        return best[0] if not is_named or named[0] in self.totals.parts[best[0]] else None
+        is_likely = not is_named and points[best[0]] >= max(
+            map(partial(evidence.weight, "value"), named), default=0
+        )
+        is_within = bool(named) and named[0] in self.totals.parts[best[0]]
+        return best[0] if not named or is_within or is_likely else None
 
     def _is_constant(self, column: str) -> bool:
         """Return whether all rows have one value, such as the instant of an export."""
