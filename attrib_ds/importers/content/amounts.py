@@ -117,21 +117,17 @@ def totals(
 def _without_copies(columns: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, set[str]]]:
     """Return different columns, and the copies of each: equal to it in every row, or missing or 0."""
     set_in = {name: np.nan_to_num(values) != 0 for name, values in columns.items()}
-    own: list[str] = []
     copies: dict[str, set[str]] = {}
     for name in sorted(
         filter(lambda name: set_in[name].any(), columns), key=lambda name: -set_in[name].sum()
     ):
         at = set_in[name]
-        for first in own:
-            same = np.abs(columns[first][at] - columns[name][at]) < _CENT
-            if same.all() and 2 * at.sum() >= set_in[first].sum():
-                copies[first].add(name)
-                break
+        alike = [each for each in copies if (np.abs(columns[each][at] - columns[name][at]) < _CENT).all()]
+        if alike and 2 * at.sum() >= set_in[alike[0]].sum():
+            copies[alike[0]].add(name)
         else:
-            own.append(name)
             copies[name] = set()
-    kept = [name for name in columns if name in own][:_MOST_COLUMNS]
+    kept = [name for name in columns if name in copies][:_MOST_COLUMNS]
     return {name: columns[name] for name in kept}, copies
 
 

@@ -196,25 +196,17 @@ class Rows:
 
         A refund does not end an order if its amount is subtracted.
         """
-        for role, yes, said in (("test", _YES, "test"), ("live", _NO[:-1], "not live"), ("undone", _YES, "")):
-            for column in self.named(role):
-                words = self.words(column)
-                if words is not None and {word.lower() for word in words} <= {*_YES, *_NO}:
-                    counted.columns.add(column)
-                    self._leave_out(
-                        counted, said or column, f"lower({self.source.word(column)}) IN ({_listed(yes)})"
-                    )
-        ends = self.named("undone_at")
-        if not has_refunds:
-            ends += self.named("refunded_at")
-            flags = [name for name in self.named("refund") if name not in counted.columns]
-            for column in flags:
+        flags = [("test", _YES, "test"), ("live", _NO[:-1], "not live"), ("undone", _YES, "")]
+        flags += [] if has_refunds else [("refund", _YES, "")]
+        for role, yes, said in flags:
+            for column in [name for name in self.named(role) if name not in counted.columns]:
                 words = self.words(column)
                 if words and {word.lower() for word in words} <= {*_YES, *_NO}:
                     counted.columns.add(column)
                     self._leave_out(
-                        counted, column, f"lower({self.source.word(column)}) IN ({_listed(_YES)})"
+                        counted, said or column, f"lower({self.source.word(column)}) IN ({_listed(yes)})"
                     )
+        ends = self.named("undone_at") + ([] if has_refunds else self.named("refunded_at"))
         for column in ends:
             word = self.source.word(column)
             if column not in counted.columns and self.scalar(
