@@ -1030,10 +1030,8 @@ def _warn_of_doubts(journeys: journey_tables.Journeys, columns: Mapping[str, Map
         lazy(pd.DataFrame({"user_id": rows["userId"].map(known), name: rows[date].dt.tz_localize(None)}))
         for rows, date, name in frames
     )
-    used = {kind: of_kind.get("user", of_kind.get("device")) for kind, of_kind in columns.items()}
-    advice = (
-        f"write users alike in {used['touchpoints']!r} and {used['conversions']!r}, or choose other columns "
-        "with reading=Reading(columns={'user': COLUMN, 'conversion_user': COLUMN})"
-    )
+    # Orders alone have no other table.
+    used = " and ".join(repr(of_kind.get("user", of_kind.get("device"))) for of_kind in columns.values())
+    advice = f"write users alike in {used}, or choose other columns with reading=Reading(columns={'user': COLUMN, 'conversion_user': COLUMN})"
     for doubt in doubts_of(conversions, touchpoints, advice=advice):
         warn(doubt)
