@@ -1032,6 +1032,9 @@ def _warn_of_doubts(journeys: journey_tables.Journeys, columns: Mapping[str, Map
     )
     # Orders alone have no other table.
     used = " and ".join(repr(of_kind.get("user", of_kind.get("device"))) for of_kind in columns.values())
-    advice = f"write users alike in {used}, or choose other columns with reading=Reading(columns={'user': COLUMN, 'conversion_user': COLUMN})"
+    advice = (
+        f"write users alike in {used}, or choose other columns "
+        "with reading=Reading(columns={'user': COLUMN, 'conversion_user': COLUMN})"
+    )
     for doubt in doubts_of(conversions, touchpoints, advice=advice):
         warn(doubt)
