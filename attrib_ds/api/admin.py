@@ -527,7 +527,7 @@ def create_key(
         key = to_record(created.read())
         try:
             if key["_id"] != pair.key_id:
-                raise ServiceFailure("the service answered another key than the one it was sent")
+                raise ServiceFailure("the service returned another key than the one sent")
             write(
                 KeyFile(_text(key, "clientId"), _text(key, "serviceAccountEmail"), pair.key_id, pair.private)
             )

@@ -560,7 +560,7 @@ class Paths:
         if names == [None]:
             example = groups[key].min().to_pyarrow().as_py()
             raise errors.InvalidRequest(
-                f"by: no {key} of the frame is one of the conversions; these have {key}s such as "
+                f"by: no {key} of the frame is one of the conversions. The conversions have {key}s such as "
                 f"{conversions[key].min().to_pyarrow().as_py()!r}, the frame has {example!r}"
             )
         rest = f"(no {name})"
@@ -687,8 +687,8 @@ class Paths:
         ]
         differ = "; they differ by case, leading zeros or a final .0 only" if meet(*plain) else ""
         return (
-            f"no user of a conversion, such as {examples[0]!r}, has a touchpoint; these have users such as "
-            f"{examples[1]!r}{differ}"
+            f"no user of a conversion, such as {examples[0]!r}, has a touchpoint. Touchpoints have users "
+            f"such as {examples[1]!r}{differ}"
         )
 
     def before_touchpoints(self) -> tuple[float, float]:
