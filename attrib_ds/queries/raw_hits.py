@@ -108,8 +108,8 @@ def read(
     identities = [name for name in given.columns if name.startswith("user.")]
     if identities:
         raise errors.NotSupported(
-            f"events: {', '.join(identities)} identify a user in several ways, which engines cannot "
-            "merge; leave these columns out, and give one id per person as userId"
+            f"events: {', '.join(identities)} are identities, and engines cannot merge users by them; leave "
+            "them out, and give one id per person as userId"
         )
     visits, converted = assign_users(sessions, given)
     return visits, converted, ibis.memtable(collected.nodes)
