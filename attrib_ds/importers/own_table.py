@@ -762,6 +762,11 @@ class OwnTable:
                 word, column = self.source.word(page), sources.quoted(page)
                 query = f"CASE WHEN {word}[1] NOT IN ('/', '?') THEN '/?' ELSE '' END || {word} AS {column}"
                 self.replace_rows(f"SELECT * REPLACE ({query}) FROM {self.source.relation}")
+        others = [*CLICK_IDS, *(name for names in LEVEL_NAMES.values() for name in names)]
+        if page is not None and referrer is None and not tagged and not self.with_names(others):
+            # Pages alone tell nothing of where visits come from; words beside them may.
+            may_tell = any(_may_be_campaign(each) for each in self.profile.values() if each.name != page)
+            page = None if may_tell and self.rows_of_kind(VIEWS) is None else page
         is_of_visits = page is not None and folded(page) in _OF_VISITS and bool(self.common("part_of_node"))
         return None if page is None or is_of_visits else (page, referrer)
 
