@@ -173,3 +173,46 @@ def test_a_database_of_sqlite_is_a_file(tmp_path):
     orders_of(date="2025-03-05T08:00:00Z", value=1.5).to_sql("orders", connection, index=False)
     connection.close()
     assert len(at.read_journeys(VISITS, path).events) == 5
+
+
+def test_pages_without_a_referrer_do_not_hide_words_that_may_tell_the_source():
+    visits = VISITS.drop(columns="channel").assign(
+        url="https://shop.example/", xs=["ad", "ad", "post", "post", "ad"]
+    )
+    orders = orders_of(date="2025-03-05T08:00:00Z", value=1.5)
+    with pytest.raises(InvalidRequest, match="no column that looks like the node"):
+        at.read_journeys(visits, orders)
+    assert {*at.read_journeys(visits, orders, reading=at.Reading(columns={"node": "xs"})).nodes["_id"]} >= {
+        "ad",
+        "post",
+    }
+
+
+def test_page_views_of_events_are_touchpoints_beside_orders():
+    views = pd.DataFrame(
+        {
+            "event_id": [*"abcde"],
+            "domain_userid": PEOPLE,
+            "collector_tstamp": "2025-03-01T08:00:00Z",
+            "v_tracker": "js-3",
+            "page_url": "https://shop.example/?utm_source=google&utm_medium=cpc&utm_campaign=x",
+            "page_referrer": "https://www.google.com/",
+        }
+    )
+    orders = orders_of(date="2025-03-05T08:00:00Z", value=1.5).rename(columns={"email": "domain_userid"})
+    assert {*at.read_journeys(views, orders).interactions["nodeId"]} == {"google/cpc/x"}
+    with pytest.raises(InvalidRequest, match="read_snowplow"):
+        at.read_journeys(views)
+
+
+def test_numbers_of_orders_may_begin_with_a_day():
+    orders = orders_of(
+        date=[f"2025-03-0{day}T08:00:00Z" for day in range(2, 7)], total=[10.0, 20.0, 30.5, 40.0, 50.0]
+    )
+    orders["code"] = [f"202503{number}" for number in range(10, 15)]
+    items = (
+        pd.concat([orders, orders])
+        .drop(columns="order_id")
+        .assign(item_price=[1.5 * each for each in range(10)])
+    )
+    assert sorted(values_of(items)) == [f"202503{number}" for number in range(10, 15)]
