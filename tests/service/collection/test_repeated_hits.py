@@ -106,7 +106,8 @@ HITS = "SELECT id, trackerId, serverDate, userAgent FROM hits ORDER BY id"
 @pytest.mark.parametrize(
     ("arrivals", "expected"),
     [
-        # The earliest date, then the text of the tracker; an id that the browser keeps before them.
+        # The earliest date, then the texts of the tracker and of the agent; an id that the browser keeps before them.
+        ([(KEPT, 0, PHONE), (KEPT, 0, FIREFOX)], ("c-1", 0, FIREFOX)),
         ([(DAY, 0, FIREFOX), (DAY, 1, PHONE)], ("day.5f", 0, FIREFOX)),
         ([(DAY, 1, FIREFOX), (EVENING, 0, PHONE)], ("day.a8", 0, PHONE)),
         ([(DAY, 0, FIREFOX), (EVENING, 0, PHONE)], ("day.5f", 0, FIREFOX)),
