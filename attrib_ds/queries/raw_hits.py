@@ -108,8 +108,8 @@ def read(
     identities = [name for name in given.columns if name.startswith("user.")]
     if identities:
         raise errors.NotSupported(
-            f"events: {', '.join(identities)} are identities, whose users collection merges one by one, "
-            "which no engine does; give one id of the person as userId, and leave them out"
+            f"events: {', '.join(identities)} are identities, and engines cannot merge users by them; leave "
+            "them out, and give one id per person as userId"
         )
     visits, converted = assign_users(sessions, given)
     return visits, converted, ibis.memtable(collected.nodes)
@@ -125,7 +125,7 @@ def _page_views(tables: ExternalTables, hits: Any) -> Any:
         case ir.Table() | str():
             return hits
     raise errors.InvalidRequest(
-        f"hits: a {type(hits).__name__} is not allowed; allowed: the name of a table or an Ibis table, also "
+        f"hits: {type(hits).__name__} is not allowed; allowed: the name of a table or an Ibis table, also "
         "in hits.GA4(…) or hits.Snowplow(…); load(…) files and frames into an embedded project"
     )
 

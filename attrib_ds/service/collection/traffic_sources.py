@@ -123,8 +123,8 @@ def resolve_hits(
             FROM {hits} WHERE NOT regexp_matches(trackerId, '^(page|hit)[.]') GROUP BY trackerId
             HAVING starts_with(trackerId, 'day.') OR arg_min(id, (serverDate, id))[15] = '7'
         )
-        SELECT id, trackerId FROM firsts
-        WHERE trackerId NOT IN ({known}) OR NOT starts_with(trackerId, 'day.')
+        SELECT id, trackerId
+        FROM firsts WHERE trackerId NOT IN ({known}) OR NOT starts_with(trackerId, 'day.')
         AND (trackerId, opener) NOT IN (
             SELECT trackerId, rtrim(concat("pageUrl.origin", "pageUrl.pathname"), '/')
             FROM {rules.catalog}.hits WHERE trackerId IN (SELECT trackerId FROM firsts) AND serverDate >=
