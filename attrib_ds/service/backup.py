@@ -288,7 +288,7 @@ def exchange(part: Path, target: Path, line: AuditEntry | None = None) -> None:
         # Logs of the replaced file must not be replayed into the new one, nor its counter refuse it.
         replace_durably(part, target, (*files.logs_of(target), files.counter_of(target)))
     except OSError as error:
-        raise Unavailable(f"path: {str(target)!r} cannot be replaced, and is as it was: {error}") from error
+        raise Unavailable(f"path: {str(target)!r} cannot be replaced: {error}; it was not changed") from error
     except duckdb.Error as error:
         raise Unavailable(f"path: {str(target)!r} cannot be replaced: {files.with_advice(error)}") from error
 
