@@ -86,6 +86,30 @@ def half_up(amount: float, decimals: int) -> Decimal:
     return rounded if rounded else abs(rounded)
 
 
+def number(amount: float, decimals: int = 1) -> str:
+    """Return a number as pages, plots and messages show it: with its decimals, or without if it is whole.
+
+    Examples
+    --------
+    >>> number(5.9999999), number(1214), number(51.45), number(51.5, 2)
+    ('6', '1,214', '51.5', '51.50')
+    """
+    rounded = half_up(amount, decimals)
+    shown = rounded if rounded != rounded.to_integral_value() else half_up(amount, 0)
+    return f"{shown:,}".replace("-", "\N{MINUS SIGN}")
+
+
+def money(amount: float) -> str:
+    """Return an amount of money with two decimals, as messages show it.
+
+    Examples
+    --------
+    >>> money(1234.005), money(-0.001)
+    ('1,234.01', '0.00')
+    """
+    return f"{half_up(amount, 2):,}"
+
+
 def counted(count: float, plural: str) -> str:
     """Return a number with its noun, which is given in the plural.
 
@@ -94,8 +118,8 @@ def counted(count: float, plural: str) -> str:
     >>> counted(1, "rows"), counted(1200, "rows"), counted(1, "identities")
     ('1 row', '1,200 rows', '1 identity')
     """
-    number = f"{half_up(count, 0):,}"
-    return f"{number} {re.sub('s$', '', re.sub('ies$', 'ys', plural)) if number == '1' else plural}"
+    shown = number(count)
+    return f"{shown} {re.sub('s$', '', re.sub('ies$', 'ys', plural)) if shown == '1' else plural}"
 
 
 def worth(amounts: Iterable[tuple[str | None, float | None]]) -> str:
@@ -110,7 +134,7 @@ def worth(amounts: Iterable[tuple[str | None, float | None]]) -> str:
     for code, amount in amounts:
         if amount is not None:
             totals[code or ""] = totals.get(code or "", 0) + amount
-    said = [f"{total:,.2f} {code}".strip() for code, total in sorted(totals.items())]
+    said = [f"{money(total)} {code}".strip() for code, total in sorted(totals.items())]
     return f", worth {' and '.join(said)}," if said else ""
 
 

@@ -23,7 +23,7 @@ from attrib_ds.attribution.calendar import parse_duration
 from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import OPERATIONS
-from attrib_ds.display import progress
+from attrib_ds.display import counted, progress
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported, warn
 from attrib_ds.filters import Predicate, interaction, user
 from attrib_ds.project import Project, open_embedded, takes_project, warn_of_gaps
@@ -530,7 +530,7 @@ def _load_interactions(copier: Copier, page: pa.Table, *, is_first: bool = False
         count = refused.num_rows - len(kept_out.keys() & {*refused["_id"].to_pylist()})
         if count:
             names = ", ".join(personal)
-            warn(f"sync: {count:,} interactions are mirrored without {names}, which cannot be kept")
+            warn(f"sync: {counted(count, 'interactions')} mirrored without {names}, which cannot be kept")
     if copier.state["hits"]:
         _copy_hits(copier, page, is_first=is_first)
 

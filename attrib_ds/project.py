@@ -40,7 +40,7 @@ def takes_project(function: FunctionT) -> FunctionT:
     def checked(*arguments: Any, **named: Any) -> Any:
         given = arguments[0] if arguments else named.get("project")
         if not isinstance(given, Project) and (arguments or "project" in named):
-            what = f"the id {given!r}" if isinstance(given, str) else f"a {type(given).__name__}"
+            what = f"the id {given!r}" if isinstance(given, str) else type(given).__name__
             raise errors.InvalidRequest(
                 f"project: {what} is not allowed; expected a project, such as that of "
                 f"attrib_ds.connect({given if isinstance(given, str) else 'my-shop'!r})"

@@ -18,14 +18,14 @@ from attrib_ds.attribution.paths import inputs, project_tables
 from attrib_ds.attribution.paths.money import OCCURRED, Money, apply_later_amounts
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.windows import DIRECT, WINDOW_NODE, Lookback, Window, pair
-from attrib_ds.errors import InvalidRequest, NotSupported, check_choice, closest
+from attrib_ds.errors import InvalidRequest, NotSupported, check_choice, closest, warn
 from attrib_ds.filters import Predicate, ibis_form
 from attrib_ds.filters.predicates import comparisons
 from attrib_ds.filters.vocabulary import STATISTICS
 from attrib_ds.project import Project, takes_project
 from attrib_ds.queries.insights import filtered_events
 from attrib_ds.records.currencies import checked_code
-from attrib_ds.records.frames import Frame, to_pandas
+from attrib_ds.records.frames import TEXT, Frame, to_pandas
 
 if TYPE_CHECKING:
     from attrib_ds.attribution.paths.project_tables import Tables
@@ -145,6 +145,11 @@ def conversion_paths(
     NotSupported
         If users are to be selected, and the project is over tables without ``users``.
 
+    Warns
+    -----
+    InputWarning
+        If no visit has a view of ``conversion_page``; there are no conversions then.
+
     Notes
     -----
     A remote project is mirrored into memory first, all of it. For more than one call, or for a large project,
@@ -163,9 +168,11 @@ def conversion_paths(
     tables = mirroring.tables_of(project)
     if (event_type is None) == (conversion_page is None):
         raise InvalidRequest("event_type: pass either an event type or conversion_page")
-    if conversion_page is not None:
+    if conversion_page is None:
+        event_types = _event_types(project, tables, event_type)
+    else:
         tables = replace(tables, events=_with_views(project, tables, conversion_page))
-    event_types = _event_types(project, tables, str(conversion_page) if event_type is None else event_type)
+        event_types = [conversion_page]
     period = _Period.of(project, since, until)
     window = Window.of(
         lookback,
@@ -238,10 +245,11 @@ def _with_views(project: Project, tables: Tables, page: str) -> ir.Table:
     """Return the events, and the first view of a page in each visit as events of a type named after it."""
     views = to_pandas(project.send("page_conversions", conversion_page=page).read())
     if views.empty:
-        raise InvalidRequest(f"conversion_page: no visit has a view of {page!r}")
+        warn(f"conversion_page: no visit has a view of {page!r}, so that there are no conversions")
     views["eventDate"] = views["eventDate"].dt.tz_localize(None)
+    views["eventType"] = pd.Series(page, index=views.index, dtype=TEXT)
     columns = ["_id", "userId", "eventDate", "eventType"]
-    return tables.events.select(columns).union(project_tables.lazy(views.assign(eventType=page)[columns]))
+    return tables.events.select(columns).union(project_tables.lazy(views[columns]))
 
 
 @dataclass(frozen=True)

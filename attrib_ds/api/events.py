@@ -17,7 +17,7 @@ from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, read_rows, to_record
-from attrib_ds.sending.conversion_cells import explained, with_day_ends
+from attrib_ds.sending.conversion_cells import explained, with_instants
 from attrib_ds.sending.delivery import (
     Delivery,
     Outcome,
@@ -109,7 +109,8 @@ def send_events(
     ...     at.send_events(shop, orders, event_type="order")["status"].tolist()
     ['processed', 'trashed']
     """
-    events = with_day_ends(read_frame("events", events), project.timezone)
+    events = read_frame("events", events)
+    events = with_instants(events, "eventDate", project.timezone, at_end=True)
     rows = _read_cells(events, event_type, nonce_columns)
     arguments = [_arguments(row, event_type) for row in rows]
     if nonce_columns is None:
@@ -369,7 +370,8 @@ def validate_events(project: Project, events: Frame, *, event_type: str | None =
     ...     at.admin.validate_events(shop, orders, event_type="order")["error"].tolist()
     [nan, "data.email: expected an email address, got text 'nobody'"]
     """
-    events = with_day_ends(read_frame("events", events), project.timezone)
+    events = read_frame("events", events)
+    events = with_instants(events, "eventDate", project.timezone, at_end=True)
     arguments = [
         {**event, "nonce": _PLACEHOLDER if event["nonce"] is None else event["nonce"]}
         for event in (_arguments(row, event_type) for row in _read_cells(events, event_type))

@@ -20,6 +20,7 @@ from attrib_ds.filters import Comparison, Predicate
 from attrib_ds.project import Project, takes_project
 from attrib_ds.records import declared_fields
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_pandas, to_record
+from attrib_ds.sending.conversion_cells import with_instants
 from attrib_ds.sending.delivery import Delivery, Outcome
 
 #: Comparisons of event types, and whether those that they name are the ones to keep.
@@ -171,7 +172,8 @@ def create_offline_interactions(project: Project, frame: Frame, *, dry_run: bool
     project : Project
         From :func:`attrib_ds.connect`.
     frame : DataFrame
-        ``date`` (datetime or str, UTC without an offset; at most 24 hours ahead); the user, as
+        ``date`` (datetime or str, UTC without an offset; at most 24 hours ahead; a day without a time stands
+        for its start in the project's time zone); the user, as
         ``userData.email``, ``userData.phone``, ``userData.vendorUserId`` or another identity field of the
         project; the traffic source, as ``nodeData.vendorId`` and ``nodeData.campaignId``,
         ``nodeData.campaignSlug`` or other properties of the advertiser. A missing cell is an omitted
@@ -213,7 +215,7 @@ def create_offline_interactions(project: Project, frame: Frame, *, dry_run: bool
     ...     [at.create_offline_interactions(shop, calls)["status"].item() for _ in range(2)]
     ['created', 'present']
     """
-    frame = read_frame("frame", frame)
+    frame = with_instants(read_frame("frame", frame), "date", project.timezone)
     rows = read_rows(frame, required=("date",), optional=("externalId",), objects=("userData", "nodeData"))
     arguments = [
         {

@@ -10,12 +10,14 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from attrib_ds.api.events import create_event_type, get_event_type, send_events
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.display import counted, worth
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, closest, warn
 from attrib_ds.project import Project, takes_project
+from attrib_ds.records.currencies import warn_of_missing
 from attrib_ds.records.frames import TEXT, Frame, read_frame, read_rows
 from attrib_ds.sending import conversion_cells
 
@@ -67,7 +69,7 @@ def send_conversions(
         Column with the values.
     currency : str, optional
         Column with the currency of each value, or one for all: a code of ISO 4217, such as ``"EUR"``, or a
-        sign of one currency, such as €. By default the project's currency.
+        sign of one currency, such as €. By default, and in empty cells, the project's currency.
     event_type : str, default "order"
         Reference of the event type.
     statistic : str, default "turnover"
@@ -105,6 +107,8 @@ def send_conversions(
     -----
     InputWarning
         If conversions have no email address, with their number and value.
+    UnknownCurrency
+        If some values have no currency beside others that have one.
 
     Notes
     -----
@@ -151,15 +155,10 @@ def send_conversions(
     amounts = [None] * len(rows) if value is None else data[f"data.{columns[1].key}"]
     if value is not None and currency is not None:
         _require_money(columns[1], event_type)
-        del data[f"data.{columns[1].key}"]
         codes = [code] * len(rows) if code else cells.read(currency, conversion_cells.currency)
-        if not code:
-            cells.report_missing(currency, codes, beside=amounts)
-        data[f"data.{columns[1].key}.amount"] = amounts
-        data[f"data.{columns[1].key}.currency"] = [
-            each if amount is not None else None for each, amount in zip(codes, amounts, strict=True)
-        ]
     is_fit = np.array([problem is None for problem in cells.problems], dtype=bool)
+    if value is not None and currency is not None:
+        data |= _money(f"data.{columns[1].key}", amounts, codes, is_fit)
     results = pd.DataFrame({"status": "rejected", "id": None, "error": cells.problems}, dtype=TEXT)
     results.index = table.index
     _warn_of_nobody(email, data[f"data.{columns[0].key}"], amounts, codes, is_fit)
@@ -221,6 +220,22 @@ def _rows(conversions: pd.DataFrame, named: Mapping[str, str]) -> list[dict[str,
     return read_rows(conversions[used], required=used, argument="conversions")
 
 
+def _money(
+    key: str, amounts: Sequence[Any], codes: Sequence[str | None], is_fit: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """Return the columns of amounts; a number alone is in the currency of the project, with a warning."""
+    worth, units = (pd.Series(cells, dtype=object) for cells in (amounts, codes))
+    is_alone = units.isna() & worth.notna()
+    lost = worth[is_alone & is_fit & (worth != 0)]
+    if len(lost) and units[is_fit].notna().any():
+        warn_of_missing("conversions", len(lost), float(lost.sum()), used="the currency of the project")
+    return {
+        key: worth.where(is_alone).tolist(),
+        f"{key}.amount": worth.mask(is_alone).tolist(),
+        f"{key}.currency": units.mask(worth.isna()).tolist(),
+    }
+
+
 def _warn_of_nobody(
     email: str,
     addresses: Sequence[str | None],
@@ -234,7 +249,7 @@ def _warn_of_nobody(
     if lost:
         verb = "is" if len(lost) == 1 else "are"
         said = counted(len(lost), "rows")
-        warn(f"conversions: {said} without a {email!r}{worth(lost)} {verb} unattributed")
+        warn(f"conversions: {said} without {email!r}{worth(lost)} {verb} unattributed")
 
 
 def _existing_fields(project: Project, event_type: str) -> list[dict[str, Any]] | None:

@@ -36,7 +36,7 @@ from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pa
 from attrib_ds.records.ga4_events import GA4Hits
 from attrib_ds.records.snowplow_events import SnowplowHits
 from attrib_ds.records.written_files import ParquetSpool, escaped, write_excel
-from attrib_ds.sending.conversion_cells import with_day_ends
+from attrib_ds.sending.conversion_cells import with_instants
 
 
 def given(parameters: Mapping[str, Any], *others: str) -> dict[str, Any]:
@@ -517,7 +517,9 @@ def load(
     if hits is None and (geo, asn) != (None, None):
         raise InvalidRequest("geo and asn: only raw hits have addresses to look up; give hits=")
     if isinstance(events, pd.DataFrame):
-        tables["events"] = with_day_ends(events, project.timezone)
+        tables["events"] = with_instants(events, "eventDate", project.timezone, at_end=True)
+    if isinstance(interactions, pd.DataFrame):
+        tables["interactions"] = with_instants(interactions, "startDate", project.timezone)
     counts: dict[str, int] = {}
     rejected = []
     for resource, source in tables.items():

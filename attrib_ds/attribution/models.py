@@ -42,6 +42,10 @@ class Model:
         for parameter in fields(self):
             object.__setattr__(self, parameter.name, plain_number(getattr(self, parameter.name)))
 
+    def _require_whole(self, name: str, *, minimum: int, maximum: int | None = None) -> None:
+        whole = check_whole(name, getattr(self, name), minimum=minimum, maximum=maximum)
+        object.__setattr__(self, name, whole)
+
     @property
     def name(self) -> str:
         """Name of the model in results: snake_case, with the parameters that differ from the defaults."""
@@ -476,9 +480,9 @@ class ConversionRateShapley(PathModel):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_amount("shrinkage", self.shrinkage)
-        check_whole("exact_size", self.exact_size, minimum=1, maximum=16)
-        check_whole("permutations", self.permutations, minimum=1)
-        check_whole("seed", self.seed, minimum=0)
+        self._require_whole("exact_size", minimum=1, maximum=16)
+        self._require_whole("permutations", minimum=1)
+        self._require_whole("seed", minimum=0)
 
     def sampling_error(self, *, rate: float = 1.0, confidence: float = 0.95) -> float:
         """Return the sampling error of a Shapley value, as a conversion rate.
@@ -540,7 +544,7 @@ class SequenceModel(PathModel):
         super().__post_init__()
         check_choice("transform", self.transform, TRANSFORMS)
         if self.steps is not None:
-            check_whole("steps", self.steps, minimum=1)
+            self._require_whole("steps", minimum=1)
         for argument in ("remove_if_not_all", "remove_if_last_and_not_all"):
             object.__setattr__(self, argument, check_strings(argument, getattr(self, argument)))
 
@@ -606,7 +610,7 @@ class Markov(SequenceModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_whole("order", self.order, minimum=1, maximum=9)
+        self._require_whole("order", minimum=1, maximum=9)
         if not isinstance(self.nulls, bool):
             raise InvalidRequest(f"nulls: {self.nulls!r} is not allowed; allowed: True, False")
 
@@ -789,9 +793,9 @@ class DiscreteHazard(PathModel):
         if self.covariates is not None:
             object.__setattr__(self, "covariates", check_strings("covariates", self.covariates, of="columns"))
         check_amount("shrinkage", self.shrinkage)
-        check_whole("comparisons", self.comparisons, minimum=1)
-        check_whole("rows", self.rows, minimum=1_000)
-        check_whole("seed", self.seed, minimum=0)
+        self._require_whole("comparisons", minimum=1)
+        self._require_whole("rows", minimum=1_000)
+        self._require_whole("seed", minimum=0)
 
 
 def rule_models() -> dict[str, Model]:

@@ -21,7 +21,7 @@ from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.commands.cli import show, show_error
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.importers.columns import LISTED, OPTIONS
-from attrib_ds.plots.overview import Overview
+from attrib_ds.plots.overview import Measure, Overview
 from attrib_ds.records import written_files
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _DEMO_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based")
 _SEQUENCE_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "position_based")
 _MAX_ROWS = 30
+_ONE = Measure("", decimals=1)
 #: Arguments of the function that are options of the command, in its messages.
 _PAIR = re.compile(r"'(\w+)': (COLUMN|'[^']*')")
 _SWITCHES = "dayfirst|aggregate|ignore_case|order_sources"
@@ -303,7 +304,7 @@ def _print_credited(credits: pd.DataFrame, *, confidence: float | None) -> None:
 def _with_bounds(credits: pd.DataFrame, models: list[str]) -> pd.DataFrame:
     """Return one row per node and currency, with a column of credited conversions and bounds per model."""
     cells = [
-        f"{credited:,.1f}" if pd.isna(low) else f"{credited:,.1f} ({low:,.1f} to {high:,.1f})"
+        _ONE.text(credited) + ("" if pd.isna(low) else f" ({_ONE.text(low)} to {_ONE.text(high)})")
         for credited, low, high in credits[["conversions", "low", "high"]].itertuples(index=False)
     ]
     keys = ["node_id", "node_name", "currency"]
@@ -319,6 +320,6 @@ def _with_bounds(credits: pd.DataFrame, models: list[str]) -> pd.DataFrame:
 
 def _print_rows(rows: pd.DataFrame) -> None:
     shown = rows.head(_MAX_ROWS)
-    show(shown.to_string(index=False, float_format=lambda number: f"{number:,.1f}", na_rep=""))
+    show(shown.to_string(index=False, float_format=_ONE.text, na_rep=""))
     if len(rows) > len(shown):
         show(f"… and {display.counted(len(rows) - len(shown), 'more rows')}")

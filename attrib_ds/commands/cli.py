@@ -22,8 +22,8 @@ from attrib_ds.keys import FULL_ACCESS, SCOPES
 if TYPE_CHECKING:
     Actions = argparse._SubParsersAction[argparse.ArgumentParser]
 
-#: Names and settings of an argument.
-Argument = tuple[tuple[str, ...], dict[str, Any]]
+#: Name and settings of an argument.
+Argument = tuple[str, dict[str, Any]]
 
 _RESOURCES: Final = ("nodes", "interactions", "hits", "events", "spend")
 
@@ -95,21 +95,27 @@ def _alias(text: str) -> tuple[str, str]:
     return former, name
 
 
-def _argument(*names: str, **settings: Any) -> Argument:
-    return names, settings
+def _option(name: str, about: str | None = None, **settings: Any) -> Argument:
+    """Return an argument; a word behind its name stands for its value in the help."""
+    name, _, value = name.partition(" ")
+    return name, {"help": about, **({"metavar": value} if value else {}), **settings}
 
 
-def _path(name: str, help: str, **settings: Any) -> Argument:  # noqa: A002
-    return _argument(name, **{"type": Path, "metavar": "FILE", "help": help, **settings})
+def _switch(name: str, about: str) -> Argument:
+    return _option(name, about, action="store_true")
 
 
-_PROJECT: Final = _argument("project", metavar="PROJECT")
+def _path(name: str, about: str, **settings: Any) -> Argument:
+    return _option(name if " " in name else f"{name} FILE", about, type=Path, **settings)
+
+
+_PROJECT: Final = _option("project PROJECT")
 _HOME: Final = _path(
-    "--home", "folder of embedded projects (default ATTRIB_DS_HOME, or your data folder)", metavar="DIR"
+    "--home DIR", "folder of embedded projects (default ATTRIB_DS_HOME, or your data folder)"
 )
 #: Where a project is: behind a server that holds its file, or in a folder.
 _PLACE: Final = (
-    _argument("--url", help="address of the server that has the project open (default: open its file)"),
+    _option("--url", "address of the server that has the project open (default: open its file)"),
     _path("--key", "with --url: key file of a service account (default ATTRIB_DS_KEY)"),
     _HOME,
 )
@@ -125,8 +131,8 @@ def _add(
     """Add a command that runs a function, named with its module, when it is called."""
     module, function = run.split(".")
     command = actions.add_parser(name, help=about, **settings)
-    for names, options in arguments:
-        command.add_argument(*names, **options)
+    for argument, options in arguments:
+        command.add_argument(argument, **options)
     command.set_defaults(run=lambda options: getattr(getattr(commands, module), function)(options))
     return command
 
@@ -140,10 +146,8 @@ def _group(actions: Actions, name: str, about: str) -> Actions:
 def _add_credits(actions: Actions) -> None:
     _add(
         actions, "demo", "attribution.demo", "credit the orders of the sample shop",
-        _path(
-            "--out", "folder of the report (default attribution-report)",
-            default=Path("attribution-report"), metavar="DIR",
-        ),
+        _path("--out DIR",
+            "folder of the report (default attribution-report)", default=Path("attribution-report")),
     )  # fmt: skip
     sheets = {
         "--sheet": "touchpoints or paths",
@@ -154,57 +158,41 @@ def _add_credits(actions: Actions) -> None:
     own = _add(
         actions, "attribute", "attribution.attribute", "credit the conversions in your own files",
         _path("--touchpoints", "one row per touchpoint"),
-        _path(
-            "--conversions",
-            "one row per conversion; if omitted, touchpoints with a flag column are conversions",
-        ),
-        _path(
-            "--paths",
-            "aggregated paths, or wide journeys with their steps in columns, instead of the two above",
-        ),
-        _argument(
-            "--aggregate", action="store_true", help="add up the rows of a conversion, such as order lines"
-        ),
-        _argument("--order-sources", action="store_true", help="add the sources that orders carry"),
-        _argument("--dayfirst", action=argparse.BooleanOptionalAction, help="03/04/2025 is in April"),
-        _argument("--decimal", choices=(".", ","), help="decimal mark, if the numbers are ambiguous"),
-        _argument(
-            "--encoding", metavar="NAME", help="encoding of CSV files that are not UTF-8, such as cp1252"
-        ),
-        _argument(
-            "--ignore-case", action=argparse.BooleanOptionalAction, default=True,
-            help="treat names of nodes that differ only by case as one",
-        ),
-        _argument(
-            "--alias", metavar="OLD=NEW", type=_alias, action="append", default=[], dest="aliases",
-            help="present name of a renamed campaign or other node; may be repeated",
-        ),
+        _path("--conversions",
+            "one row per conversion; if omitted, touchpoints with a flag column are conversions"),
+        _path("--paths",
+            "aggregated paths, or wide journeys with their steps in columns, instead of the two above"),
+        _switch("--aggregate", "add up the rows of a conversion, such as order lines"),
+        _switch("--order-sources", "add the sources that orders carry"),
+        _option("--dayfirst", "03/04/2025 is in April", action=argparse.BooleanOptionalAction),
+        _option("--decimal", "decimal mark, if the numbers are ambiguous", choices=(".", ",")),
+        _option("--encoding NAME", "encoding of CSV files that are not UTF-8, such as cp1252"),
+        _option("--ignore-case",
+            "treat names of nodes that differ only by case as one",
+            action=argparse.BooleanOptionalAction, default=True),
+        _option("--alias OLD=NEW",
+            "present name of a renamed campaign or other node; may be repeated",
+            type=_alias, action="append", default=[], dest="aliases"),
         *(
-            _argument(
-                option, metavar="NAME", help=f"sheet of the {rows} in an XLSX file (default: the first)"
-            )
+            _option(option, f"sheet of the {rows} in an XLSX file (default: the first)", metavar="NAME")
             for option, rows in sheets.items()
         ),
-        _argument("--separator", default=" > ", help="separator of nodes in a path (default ' > ')"),
+        _option("--separator", "separator of nodes in a path (default ' > ')", default=" > "),
         _path("--spend", "spend of campaigns, as pipelines and ad platforms write it", nargs="+"),
-        _argument(
-            "--conversion-page", metavar="PATH",
-            help="page that counts as a conversion, such as /thank-you, if the touchpoints are page views or "
-            "an access log",
-        ),
-        _argument("--models", metavar="NAMES", help="such as linear,time_decay (default: rule-based models)"),
-        _argument("--lookback", default="30D", help="lookback window (default 30D)"),
-        _argument("--confidence", type=float, metavar="LEVEL", help="add intervals, such as 0.95"),
-        _path("--out", "write a report, the credits and the reading there too", metavar="DIR"),
-        _argument("--explain", action="store_true", help="show how the files are read, and credit nothing; "
-                  "the exit code is 1 if something is not clear"),
+        _option("--conversion-page PATH",
+            "page that counts as a conversion, such as /thank-you, if the touchpoints are page views or an"
+            " access log"),
+        _option("--models NAMES", "such as linear,time_decay (default: rule-based models)"),
+        _option("--lookback", "lookback window (default 30D)", default="30D"),
+        _option("--confidence LEVEL", "add intervals, such as 0.95", type=float),
+        _path("--out DIR", "write a report, the credits and the reading there too"),
+        _switch("--explain",
+            "show how the files are read, and credit nothing; the exit code is 1 if something is not clear"),
         _path("--reading", "reading.json of an earlier report: read files of the same kind alike"),
         *(
-            _argument(
-                option, dest=f"column_{role}",
-                metavar="COLUMN|CODE" if role == "currency" else "COLUMN",
-                help=f"column of the {role.replace('_', ' ')}{code if role == 'currency' else ''}",
-            )
+            _option(option,
+                f"column of the {role.replace('_', ' ')}{code if role == 'currency' else ''}",
+                dest=f"column_{role}", metavar="COLUMN|CODE" if role == "currency" else "COLUMN")
             for role, option in OPTIONS.items()
         ),
         description="Credit conversions to the touchpoints before them. Files are CSV, NDJSON, "
@@ -214,8 +202,8 @@ def _add_credits(actions: Actions) -> None:
     own.set_defaults(wrong_usage=own.error)
     _add(
         actions, "app", "serving.app", "open the attribution app in a browser",
-        _argument("--port", type=int, default=8866, help="port to listen on (default 8866)"),
-        _argument("--no-browser", action="store_true", help="print the address only"),
+        _option("--port", "port to listen on (default 8866)", type=int, default=8866),
+        _switch("--no-browser", "print the address only"),
     )  # fmt: skip
 
 
@@ -224,10 +212,8 @@ def _add_projects(actions: Actions) -> None:
     _add(
         projects, "create", "administration.create", "make an embedded project",
         _PROJECT,
-        _argument("--currency", metavar="CODE", help="currency of the project (default EUR)"),
-        _argument(
-            "--timezone", metavar="NAME", help="time zone of the project, such as Europe/Paris (default UTC)"
-        ),
+        _option("--currency CODE", "currency of the project (default EUR)"),
+        _option("--timezone NAME", "time zone of the project, such as Europe/Paris (default UTC)"),
         _HOME,
     )  # fmt: skip
     _add(projects, "list", "administration.list_all", "list the embedded projects", _HOME)
@@ -236,29 +222,20 @@ def _add_projects(actions: Actions) -> None:
         _PROJECT,
         *(
             # A bucket is not a path.
-            _argument(
-                f"--{resource}", metavar="FILE",
-                help=f"NDJSON, Parquet or CSV of {resource}"
-                + (", or folder or bucket of parts" if resource == "hits" else ""),
-            )
+            _option(f"--{resource} FILE",
+                f"NDJSON, Parquet or CSV of {resource}"
+                + ", or folder or bucket of parts" * (resource == "hits"))
             for resource in _RESOURCES
         ),
-        _path(
-            "--access-log",
+        _path("--access-log",
             "access logs of a web server in the combined format, whose page views become sessions",
-            nargs="+",
-        ),
+            nargs="+"),
         *(
-            _path(
-                f"--{service.lower()}-hits",
-                f"events exported by {service}, whose page views become sessions",
-                nargs="+",
-            )
+            _path(f"--{service.lower()}-hits",
+                f"events exported by {service}, whose page views become sessions", nargs="+")
             for service in ("GA4", "Snowplow")
         ),
-        _argument(
-            "--site", metavar="URL", help="with --access-log: origin of its pages, https://shop.example"
-        ),
+        _option("--site URL", "with --access-log: origin of its pages, https://shop.example"),
         *_DATABASES,
         _path("--rejected", "write rejected rows there"),
         _HOME,
@@ -267,46 +244,33 @@ def _add_projects(actions: Actions) -> None:
     _add(
         actions, "sync", "administration.sync", "mirror a project of a remote service into a file",
         _PROJECT,
-        _path("--to", "file of the mirror", required=True, metavar="PATH"),
-        _argument("--url", help="address of the service (default: as connect() finds it)"),
+        _path("--to PATH", "file of the mirror", required=True),
+        _option("--url", "address of the service (default: as connect() finds it)"),
         _path("--key", "key file of a service account"),
-        _argument("--since", metavar="DATE", help="first day or instant to read"),
-        _argument("--until", metavar="DATE", help="last day or instant to read"),
-        _argument("--hits", help="mirror the hits of sessions too", **flag),
-        _argument("--personal", help="mirror identity data of interactions too", **flag),
-        _argument(
-            "--currency", metavar="CODE", help="currency of the project if the service omits it (default EUR)"
-        ),
-        _argument(
-            "--timezone", metavar="ZONE",
-            help="time zone of the project if the service omits it (default UTC)",
-        ),
+        _option("--since DATE", "first day or instant to read"),
+        _option("--until DATE", "last day or instant to read"),
+        _option("--hits", "mirror the hits of sessions too", **flag),
+        _option("--personal", "mirror identity data of interactions too", **flag),
+        _option("--currency CODE", "currency of the project if the service omits it (default EUR)"),
+        _option("--timezone ZONE", "time zone of the project if the service omits it (default UTC)"),
         _HOME,
     )  # fmt: skip
     _add(
         actions, "export", "administration.export", "write the users of a project to a CSV or XLSX file",
         _PROJECT,
         _path("file", "file to write; its suffix sets the format"),
-        _argument(
-            "--columns", required=True, metavar="KEYS",
-            help="keys separated by commas, such as _id,fields.email,eventCount,metrics.turnover.sum",
-        ),
-        _argument("--format", choices=("csv", "xlsx"), help="format, if the suffix does not set it"),
-        _argument("--where", metavar="JSON", help="filter on users, in the service's JSON"),
-        _argument("--audience", metavar="ID", help="only users of this audience"),
-        _argument("--delimiter", default=",", help="delimiter of CSV (default ,)"),
-        _argument(
-            "--encoding", default="utf-8", help="encoding of CSV: utf-8 (default) or utf-8-bom for Excel"
-        ),
-        _argument(
-            "--keep-formulas", action="store_true",
-            help="do not escape text that a spreadsheet would evaluate as a formula",
-        ),
-        _argument(
-            "--transform", action="append", default=[], metavar="JSON",
-            help='transform a column, such as {"type": "date", "key": "createdAt", "level": "day"}; '
-            "repeatable",
-        ),
+        _option("--columns KEYS",
+            "keys separated by commas, such as _id,fields.email,eventCount,metrics.turnover.sum",
+            required=True),
+        _option("--format", "format, if the suffix does not set it", choices=("csv", "xlsx")),
+        _option("--where JSON", "filter on users, in the service's JSON"),
+        _option("--audience ID", "only users of this audience"),
+        _option("--delimiter", "delimiter of CSV (default ,)", default=","),
+        _option("--encoding", "encoding of CSV: utf-8 (default) or utf-8-bom for Excel", default="utf-8"),
+        _switch("--keep-formulas", "do not escape text that a spreadsheet would evaluate as a formula"),
+        _option("--transform JSON",
+            'transform a column, such as {"type": "date", "key": "createdAt", "level": "day"}; repeatable',
+            action="append", default=[]),
         *_PLACE,
     )  # fmt: skip
 
@@ -317,19 +281,17 @@ def _add_administration(actions: Actions) -> None:
         integrations, "create", "administration.create_integration",
         "make an integration, which campaigns belong to",
         _PROJECT,
-        _argument("--vendor-id", required=True, metavar="ID", help="its id, unique in the project"),
-        _argument("--name", required=True, metavar="NAME", help="its display name"),
-        _argument(
-            "--currency", metavar="CODE", help="currency of its outlays (default: that of the project)"
-        ),
-        _argument("--channel", metavar="NAME", help="channel of its traffic, such as Offline"),
+        _option("--vendor-id ID", "its id, unique in the project", required=True),
+        _option("--name NAME", "its display name", required=True),
+        _option("--currency CODE", "currency of its outlays (default: that of the project)"),
+        _option("--channel NAME", "channel of its traffic, such as Offline"),
         *_PLACE,
     )  # fmt: skip
     about = "list the integrations of a project"
     _add(integrations, "list", "administration.list_integrations", about, _PROJECT, *_PLACE)
 
     event_types = _group(actions, "event-types", "event types of a project")
-    archived = _argument("--archived", action="store_true", help="list the archived ones")
+    archived = _switch("--archived", "list the archived ones")
     about = "list the event types of a project"
     _add(event_types, "list", "administration.list_event_types", about, _PROJECT, archived, *_PLACE)
     definitions = _path("file", "a JSON object with at least reference and name, or a list")
@@ -339,11 +301,10 @@ def _add_administration(actions: Actions) -> None:
     _add(
         actions, "settings", "administration.settings", "show and change the settings of a project",
         _PROJECT,
-        _argument(
-            "--set", action="append", default=[], metavar="NAME=JSON",
-            help="a setting to change, such as retentionDurationInDays=365, requireTokenForEvents=true or "
+        _option("--set NAME=JSON",
+            "a setting to change, such as retentionDurationInDays=365, requireTokenForEvents=true or "
             "allowedOrigins='[\"https://shop.example\"]'; null clears it; repeatable",
-        ),
+            action="append", default=[]),
         *_PLACE,
     )  # fmt: skip
     about = "copy a project into a file; with --url, while it is served"
@@ -352,14 +313,12 @@ def _add_administration(actions: Actions) -> None:
         actions, "restore", "administration.restore", "restore a project from a backup",
         _PROJECT,
         _path("file", "the backup; it is left unchanged"),
-        _argument("--replace", action="store_true", help="overwrite the existing project"),
+        _switch("--replace", "overwrite the existing project"),
         _HOME,
     )  # fmt: skip
     about = "rewrite a project's files, so that nothing of erased persons is left in them"
     _add(actions, "compact", "administration.compact", about, _PROJECT, *_PLACE)
-    repair = _argument(
-        "--repair", action="store_true", help="copy the file, then repair what can be computed from hits"
-    )
+    repair = _switch("--repair", "copy the file, then repair what can be computed from hits")
     about = "check a project's file for inconsistencies"
     _add(actions, "check", "administration.check", about, _PROJECT, repair, *_PLACE)
 
@@ -376,37 +335,28 @@ def _endpoint(text: str) -> tuple[str, int]:
 
 #: Of commands that listen.
 _LISTENING: Final = (
-    _argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)"),
-    _argument("--port", type=int, default=8000, help="port to listen on (default 8000; 0: a free one)"),
-    _argument(
-        "--rate", action="append", default=[], metavar="NAME=AMOUNT/SECONDS",
-        help="a rate limit, such as requests=600/60 (default); also heavy, events, events-by-address, "
-        "hits and hits-by-address; repeatable",
-    ),
+    _option("--host", "address to listen on (default 127.0.0.1)", default="127.0.0.1"),
+    _option("--port", "port to listen on (default 8000; 0: a free one)", type=int, default=8000),
+    _option("--rate NAME=AMOUNT/SECONDS",
+        "a rate limit, such as requests=600/60 (default); also heavy, events, events-by-address, hits and "
+        "hits-by-address; repeatable", action="append", default=[]),
     *_DATABASES,
-    _argument(
-        "--metrics", type=_endpoint, metavar="[HOST:]PORT",
-        help="serve Prometheus metrics at /metrics on this port, by default on this machine only",
-    ),
-    _argument(
-        "--log-level", choices=("debug", "info", "warning", "error"), default="warning",
-        help="messages on standard error (default warning); info has a line per request",
-    ),
+    _option("--metrics [HOST:]PORT",
+        "serve Prometheus metrics at /metrics on this port, by default on this machine only", type=_endpoint),
+    _option("--log-level",
+        "messages on standard error (default warning); info has a line per request",
+        choices=("debug", "info", "warning", "error"), default="warning"),
 )  # fmt: skip
 
 
 def _add_serving(actions: Actions) -> None:
     serve = _add(
         actions, "serve", "serving.serve", "serve the embedded projects over HTTP",
-        _argument("--url", metavar="URL", help="public address of the server, as clients reach it"),
-        _argument(
-            "--without", action="append", choices=("rates", "sql", "new-keys"), default=[],
-            help="switch off rate limits, searches of users by SQL or creating keys over HTTP; repeatable",
-        ),
-        _argument(
-            "--max-page-size", type=_positive, metavar="N",
-            help="records per page at most (default: no maximum)",
-        ),
+        _option("--url URL", "public address of the server, as clients reach it"),
+        _option("--without",
+            "switch off rate limits, searches of users by SQL or creating keys over HTTP; repeatable",
+            action="append", choices=("rates", "sql", "new-keys"), default=[]),
+        _option("--max-page-size N", "records per page at most (default: no maximum)", type=_positive),
         *_LISTENING,
         _HOME,
     )  # fmt: skip
@@ -415,17 +365,14 @@ def _add_serving(actions: Actions) -> None:
         actions, "collect", "serving.collect",
         "answer the pages of a site, and write their hits to a folder or bucket",
         _PROJECT,
-        _argument(
-            "--to", required=True, metavar="PLACE",
-            help="folder of the parts, or a bucket such as s3://bucket/shop or gs://bucket/shop",
-        ),
+        _option("--to PLACE",
+            "folder of the parts, or a bucket such as s3://bucket/shop or gs://bucket/shop", required=True),
         _path("--settings", "the project's settings in JSON, as `attrib-ds settings` names them"),
-        _argument("--url", help="address of the service to read the settings from"),
+        _option("--url", "address of the service to read the settings from"),
         _path("--key", "key file of a service account with the scope hits:write"),
-        _path(
-            "--journal", "folder of what is not yet in a part, on a disk of this machine "
-            "(default: below the folder of embedded projects)", metavar="DIR",
-        ),
+        _path("--journal DIR",
+            "folder of what is not yet in a part, on a disk of this machine (default: below the folder of "
+            "embedded projects)"),
         *_LISTENING,
         _HOME,
     )  # fmt: skip
@@ -435,19 +382,14 @@ def _add_serving(actions: Actions) -> None:
     _add(
         keys, "create", "serving.create_key", "make a service account for a project, and its key file",
         _PROJECT,
-        _argument(
-            "--scope", action="append", metavar="SCOPE",
-            help=f"a scope to grant, repeatable: {', '.join(SCOPES)} (default {FULL_ACCESS})",
-        ),
+        _option("--scope SCOPE",
+            f"a scope to grant, repeatable: {', '.join(SCOPES)} (default {FULL_ACCESS})", action="append"),
         _path("--out", "the key file; keep it secret", required=True),
-        _argument(
-            "--expires", metavar="DATE",
-            help="first day or instant on which the key is refused (default: never)",
-        ),
+        _option("--expires DATE", "first day or instant on which the key is refused (default: never)"),
         _HOME,
     )  # fmt: skip
     _add(keys, "list", "serving.list_keys", "list the keys", _HOME)
-    key = _argument("key_id", metavar="KEY", help="id of the key, as listed")
+    key = _option("key_id KEY", "id of the key, as listed")
     _add(keys, "revoke", "serving.revoke_key", "revoke a key and its tokens", key, _HOME)
 
 

@@ -16,7 +16,7 @@ import ipywidgets
 from attrib_ds import errors, plots, schema
 from attrib_ds.api.conversions import conversion_paths
 from attrib_ds.attribution.credits.credits import attribute
-from attrib_ds.display import counted, half_up
+from attrib_ds.display import counted, half_up, number
 from attrib_ds.forms import controls, elements, filter_builder, form_fields, record_forms
 from attrib_ds.forms.controls import (
     Checklist,
@@ -30,11 +30,11 @@ from attrib_ds.forms.controls import (
 )
 from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, frame_downloads
 from attrib_ds.importers.journeys import Journeys
-from attrib_ds.importers.own_journeys import find_columns, read_journeys
+from attrib_ds.importers.own_journeys import Found, find_columns, read_journeys
 from attrib_ds.importers.preview import preview_files
 from attrib_ds.importers.reading import Reading
 from attrib_ds.plots.labels import name_of_rest
-from attrib_ds.plots.overview import MODELS, Measure, Overview, in_words, number
+from attrib_ds.plots.overview import MODELS, Overview, in_words
 from attrib_ds.plots.report import page
 from attrib_ds.project import Project, takes_project
 
@@ -138,7 +138,10 @@ def _sums(credits: Any, paths: Any, answers: Overview) -> dict[str, str]:
     amounts = amounts.sort_index(key=lambda names: names != answers.currency, kind="stable")
     return {
         "Conversions": number(conversions),
-        **{f"Value in {currency}": Measure("").text(amount) for currency, amount in amounts.items()},
+        **{
+            f"Value in {currency}": number(amount, answers.decimals(f"Value, {currency}"))
+            for currency, amount in amounts.items()
+        },
         name_of_rest(answers.models): number(unattributed),
     }
 
@@ -225,11 +228,10 @@ def own_files() -> Form:
     words = {
         "touchpoints": ("Visits", "One row per visit or ad contact: person, channel, date."),
         "conversions": ("Conversions", "One row per order or lead: person, date and, if known, value."),
-        "spend": (
-            "Spend",
-            "What campaigns cost, as platforms write it. Several files may be chosen.",
-        ),
+        "spend": ("Spend", "What campaigns cost, as platforms write it. Several files may be chosen."),
         "columns": ("Columns", "Found by their names and values. Choose another if one is wrong."),
+        "statuses": ("Statuses of conversions that count", "Rows with other statuses are left out."),
+        "order_sources": ("Count the sources that orders carry", "Each is the last visit before its order."),
         "dayfirst": ("Dates such as 03/04/2025", "To be chosen if no date of a column shows it."),
         "decimal": ("Numbers such as 1.000", "To be chosen if no number of a column shows it."),
     }
@@ -237,6 +239,7 @@ def own_files() -> Form:
         **dict.fromkeys(_ROLES, file),
         **{name: partial(Choice, options=options) for name, options in _DOUBTS.items()},
         "columns": partial(ColumnChoice, files),
+        "statuses": StatusChoice,
     }
     journeys = Step(
         read_journeys, "journeys", tuple(words), inputs, words, ("event_type",), {"reading": Reading}
@@ -252,6 +255,15 @@ def own_files() -> Form:
     steps = [journeys, paths, _CREDITS]
     form = Form(texts, steps, None, _show_own, {"models": _FIRST_MODELS}, waits=waits)
     choice: Any = form.control("columns")
+    statuses: Any = form.control("statuses")
+    sources = form.control("order_sources").widget.layout
+    sources.display = "none"
+
+    def offer(found: Found | None) -> None:
+        statuses.offer({} if found is None else found.statuses)
+        sources.display = "" if found is not None and found.has_sources else "none"
+
+    choice.watch_conversions(offer)
 
     def credit() -> None:
         chosen = [files[name].value is not None for name in ("touchpoints", "conversions")]
@@ -266,7 +278,7 @@ def own_files() -> Form:
     # Returns of spend that is chosen last are shown at once, too.
     files["spend"].watch_upload(lambda: form.press() if form.result is not None else None)
     # A run that failed for want of a choice is made again with it.
-    for name in ("columns", *_DOUBTS):
+    for name in ("columns", "statuses", "order_sources", *_DOUBTS):
         form.control(name).watch(lambda: credit() if form.has_run else None)
     return form
 
@@ -275,7 +287,7 @@ def reading_of(form: Form) -> Any:
     """Return a table of how the files of a form are read; empty if one of them cannot be opened."""
     shown = elements.html()
     value = form.value
-    reading = {name: value[name] for name in ("columns", *_DOUBTS) if name in value}
+    reading = {name: value[name] for name in ("columns", "order_sources", *_DOUBTS) if name in value}
     with suppress(errors.AttribError), elements.heard():
         preview = preview_files(
             value["touchpoints"], value["conversions"], spend=value.get("spend"), reading=Reading(**reading)
@@ -354,6 +366,7 @@ class ColumnChoice(Control):
             heading = elements.html(f"<h3>Columns of {files[name].form_field.label.lower()}</h3>")
             self._groups[name] = elements.box("columns-found", heading, *menus.values())
             self._groups[name].layout.display = "none"
+        self._on_conversions: list[Callable[[Found | None], None]] = []
         super().__init__(form_field, *self._groups.values(), self._problem, watched=self._menus.values())
         self.widget.layout.display = "none"
         for name in _ROLES:
@@ -385,6 +398,10 @@ class ColumnChoice(Control):
         if not self._is_finding:
             super().changed()
 
+    def watch_conversions(self, callback: Callable[[Found | None], None]) -> None:
+        """Call a function with what is found in a file of conversions, or None without one."""
+        self._on_conversions.append(callback)
+
     def explain(self, message: str) -> str:
         """Return an error message with the names that the menus and the files have on the page."""
         for name, file in self._files.items():
@@ -410,23 +427,29 @@ class ColumnChoice(Control):
         """Show the columns found in a file, its first rows and what it is."""
         file, roles = self._files[name], list(_ROLES[name])
         self._problem.value = self.previews[name].value = ""
-        columns: tuple[str, ...] = ()
+        opened: Found | None = None
         found: dict[str, list[str]] = {}
         if file.value is not None:
             shown = file.value[0] if isinstance(file.value, list) else file.value
             try:
                 searched = [role.removeprefix("conversion_") for role in roles]
-                columns, by_role, first, note = find_columns(shown, searched)
+                opened = find_columns(shown, searched)
             except Exception as error:  # noqa: BLE001  (shown in the form)
                 self._problem.value = elements.alert(elements.error_message(error))
             else:
                 # Refunds beside values are subtracted only from a column that is chosen.
-                by_role.pop("refund", None)
+                opened.by_role.pop("refund", None)
                 found = {
-                    role: by_role[each] for role, each in zip(roles, searched, strict=True) if each in by_role
+                    role: opened.by_role[each]
+                    for role, each in zip(roles, searched, strict=True)
+                    if each in opened.by_role
                 }
                 label = f"{file.form_field.label}, first rows of {shown.name}"
-                self.previews[name].value = elements.preview(first, f"{label} ({note})" if note else label)
+                label = f"{label} ({opened.note})" if opened.note else label
+                self.previews[name].value = elements.preview(opened.first, label)
+        for callback in self._on_conversions if name == "conversions" else ():
+            callback(opened)
+        columns = () if opened is None else opened.columns
         self._is_finding = True
         for role in roles:
             self._found[role] = found.get(role, [])
@@ -437,6 +460,52 @@ class ColumnChoice(Control):
         self._is_finding = False
         self._groups[name].layout.display = "" if columns else "none"
         self.widget.layout.display = "" if any(self._found.values()) or self._problem.value else "none"
+
+
+class StatusChoice(Control):
+    """A checkbox for each status of conversions; its value has those that were changed."""
+
+    def __init__(self, form_field: form_fields.FormField) -> None:
+        self._boxes: dict[str, Any] = {}
+        self._counts: dict[str, bool] = {}
+        self._chosen: dict[str, bool] = {}
+        heading = elements.html(f'<div class="widget-label">{form_field.label}</div>')
+        self._list = elements.box("statuses")
+        super().__init__(form_field, elements.box("models", heading, self._list), watched=())
+        self.widget.layout.display = "none"
+
+    @property
+    def value(self) -> dict[str, bool] | None:
+        """Whether statuses count, where that differs from what their words say."""
+        return self._chosen or None
+
+    @value.setter
+    def value(self, statuses: Mapping[str, bool] | None) -> None:
+        self._chosen = dict(statuses or {})
+        for status, box in self._boxes.items():
+            box.value = self._chosen.get(status, self._counts[status])
+
+    def offer(self, statuses: Mapping[str, tuple[int, bool]]) -> None:
+        """Show the statuses of a file with the number of their rows."""
+        self._counts = {status: keep for status, (_, keep) in statuses.items()}
+        self._boxes = {
+            status: ipywidgets.Checkbox(
+                self._chosen.get(status, keep),
+                description=f"{status} ({counted(rows, 'rows')})",
+                indent=False,
+            )
+            for status, (rows, keep) in statuses.items()
+        }
+        for status, box in self._boxes.items():
+            box.observe(partial(self._choose, status), names="value")
+        self._list.children = tuple(self._boxes.values())
+        self.widget.layout.display = "" if statuses else "none"
+
+    def _choose(self, status: str, change: Mapping[str, Any]) -> None:
+        self._chosen.pop(status, None)
+        if change["new"] != self._counts[status]:
+            self._chosen[status] = change["new"]
+        self.changed()
 
 
 def _show_own(credits: Any, form: Form) -> Sequence[Any]:

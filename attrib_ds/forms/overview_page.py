@@ -93,10 +93,7 @@ class OverviewPage(elements.Displayed):
         self._fields = dict(zip(self._inputs, fields, strict=True))
         self._show_fields()
         self.widget = elements.page(
-            elements.row("asked", *fields),
-            self._note,
-            self._answers,
-            elements.disclosure("Code", self._code),
+            elements.row("asked", *fields), self._note, self._answers, elements.disclosure("Code", self._code)
         )
 
     @property

@@ -314,7 +314,7 @@ def _excessive_refunds(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]
         return ()
     return (
         f"{display.counted(count, 'conversions')} with refunds above the revenue, which is then below 0, "
-        f"such as {display.printable(repr(example))}: {whole - net:,.2f} of {whole:,.2f}",
+        f"such as {display.printable(repr(example))}: {display.money(whole - net)} of {display.money(whole)}",
     )
 
 
@@ -708,5 +708,5 @@ def _warn_without_conversions(
     listed = ", ".join(f"{name} ({times:,})" for name, times in seen[:_MAX_NAMES]) or "none"
     errors.warn(
         f"there are no conversions: {expected}. Names in the data: {display.printable(listed)}"
-        f"{display.and_others(len(seen), _MAX_NAMES)}. {advice}",
+        f"{display.and_others(len(seen), _MAX_NAMES)}. {advice}"
     )

@@ -22,7 +22,7 @@ from attrib_ds.importers.reading import Reading
 from attrib_ds.project import Project
 from attrib_ds.queries import raw_hits
 from attrib_ds.records import export_tables, written_values
-from attrib_ds.records.currencies import checked_code
+from attrib_ds.records.currencies import checked_code, warn_of_missing
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.traffic import sessions
@@ -122,6 +122,12 @@ class Journeys:
         """
         names = ("nodes", "interactions", "hits", "events")
         frames: dict[str, Any] = {name: frame for name in names if len(frame := getattr(self, name))}
+        amount, unit = f"{REVENUE}.amount", f"{REVENUE}.currency"
+        if "events" in frames and unit in self.events.columns:
+            # A number alone is in the currency of the project.
+            known = self.events[unit].notna()
+            numbers = {REVENUE: self.events[amount].mask(known), amount: self.events[amount].where(known)}
+            frames["events"] = self.events.assign(**{} if known.all() else numbers)
         return load(project, **frames, replace=True)
 
     def paths(
@@ -233,9 +239,9 @@ class Journeys:
             for rows in (touchpoints, conversions):
                 rows["user_id"] = rows["user_id"].map(known).fillna(rows["user_id"])
         with warnings.catch_warnings():
-            # Reading the files has warned of these ids.
-            known_ids = ".*(a spreadsheet has rounded it|counts as one person)"
-            warnings.filterwarnings("ignore", known_ids, errors.InputWarning)
+            # Reading the files has told of these.
+            told = ".*(a spreadsheet has rounded it|counts as one person|a value but no currency)"
+            warnings.filterwarnings("ignore", told, UserWarning)
             paths = Paths.from_frames(
                 touchpoints,
                 conversions,
@@ -252,7 +258,9 @@ class Journeys:
             paths = replace(paths, **{k: rows.filter(rows.kind.isin(wanted)) for k, rows in tables.items()})
         self._warn_of_repeated_refunds(paths)
         tree = self.nodes.rename(columns={"_id": "node_id", "parentId": "parent_id"})
-        paths = replace(paths, nodes=tree[["node_id", "name", "type", "parent_id"]], groups=self.groups)
+        tree = tree[["node_id", "name", "type", "parent_id"]]
+        # Reading files of one's own has told of doubts.
+        paths = replace(paths, nodes=tree, groups=self.groups, is_checked=self.reading is not None)
         if self.spend is not None:
             ids = self.spend["node_id"]
             credited = ids if level is None else replaced(ids, ancestors_at(self.nodes, level))
@@ -479,7 +487,12 @@ def assemble(
     Raises
     ------
     InvalidRequest
-        If some amounts only have a currency, or ``currency`` is not a currency.
+        If ``currency`` is not a currency.
+
+    Warns
+    -----
+    UnknownCurrency
+        If some amounts only have a currency.
     """
     _assign_users(connection, sightings, stitch=stitch)
     notes = _keep_first_conversions(connection)
@@ -701,18 +714,15 @@ def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None)
         "UPDATE user_conversions SET currency = CASE WHEN amount IS NOT NULL THEN coalesce(currency, ?) END",
         [currency],
     )
-    count, example, units = connection.execute(
-        "SELECT count(*) FILTER (currency IS NULL), min(source_id) FILTER (currency IS NULL), "
-        "count(currency) FROM user_conversions WHERE amount IS NOT NULL"
+    count, total, units = connection.execute(
+        "SELECT count(*) FILTER (currency IS NULL), fsum(amount) FILTER (currency IS NULL), "
+        "count(currency) FROM user_conversions WHERE amount <> 0"
     ).fetchall()[0]
     if count and not units:
         conversions = display.counted(count, "conversions")
         return f"amount AS {quoted(REVENUE)}", f"{conversions} with revenue of an unknown currency"
     if count:
-        raise errors.InvalidRequest(
-            f"currency: {display.counted(count, 'conversions')} with revenue but no currency, for example "
-            f'{example!r}; pass one, such as currency="EUR"'
-        )
+        warn_of_missing("conversions", count, total)
     return f"amount AS {quoted(f'{REVENUE}.amount')}, currency AS {quoted(f'{REVENUE}.currency')}", ""
 
 

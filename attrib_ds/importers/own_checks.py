@@ -285,7 +285,7 @@ def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: st
     if count < table.source.rows:
         conversions = display.counted(count, "conversions")
         table.say(
-            f"{conversions} from {table.source.rows:,} rows; those with an id of "
+            f"{conversions} from {display.counted(table.source.rows, 'rows')}; those with an id of "
             f"another row ({conversion}) and no amount ({value}) are its lines"
         )
         table.source = sources.selected(table.connection, table.source, f"SELECT * {query}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, reduce
-from itertools import product
-from typing import Any, Final
+from itertools import chain, product
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import pandas as pd
@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import scratch, sql_results
+from attrib_ds.attribution.paths.paths import doubts_of
+from attrib_ds.attribution.paths.project_tables import lazy
 from attrib_ds.display import counted, worth
 from attrib_ds.errors import InvalidRequest, warn
 from attrib_ds.importers import exports, own_checks, own_paths, own_sources, own_spend, own_table
@@ -233,8 +235,7 @@ def read_tables(
         warn(f"{table.name} has no conversions")
     else:
         _warn_of_conversions_without_users(table, events)
-        _warn_of_strangers(journeys, used)
-        _warn_of_spellings(connection)
+        _warn_of_doubts(journeys, used)
     journeys = replace(journeys, columns=used, notes=(*notes, *journeys.notes), groups=groups)
     journeys = replace(with_spend(journeys), reading=reading_of(reading, tables))
     present_names.warn_of_unused()
@@ -437,10 +438,27 @@ def _with_spend(
 _FIRST_ROWS: Final = 5
 
 
-def find_columns(
-    rows: object, roles: Iterable[str]
-) -> tuple[tuple[str, ...], dict[str, list[str]], pd.DataFrame, str]:
-    """Return the columns of a file or frame, those of each role, the first rows and what they are."""
+class Found(NamedTuple):
+    """What is found in a file before it is read: its columns, those of each role, its first rows and choices.
+
+    Attributes
+    ----------
+    statuses : dict of str to tuple
+        Number of rows of each status of orders, and whether they count.
+    has_sources : bool
+        Whether orders carry their own source.
+    """
+
+    columns: tuple[str, ...]
+    by_role: dict[str, list[str]]
+    first: pd.DataFrame
+    note: str
+    statuses: dict[str, tuple[int, bool]]
+    has_sources: bool
+
+
+def find_columns(rows: object, roles: Collection[str]) -> Found:
+    """Return what is found in a file or frame."""
     table = own_table.OwnTable(scratch.open_database(), rows, "file", Formats())
     found: dict[str, list[str]] = {}
     for role in roles:
@@ -456,7 +474,12 @@ def find_columns(
         found.pop("device", None)
     first = table.connection.execute(f"SELECT * FROM {table.source.relation} LIMIT {_FIRST_ROWS}").df()
     found = {role: columns for role, columns in found.items() if columns}
-    return table.source.columns, found, first[list(table.source.columns)], table.note
+    statuses, has_sources = {}, False
+    if "conversion" in roles and table.format is None:
+        statuses = rows_of.Rows(table.connection, table.source, [*chain(*found.values())]).choices()
+        has_sources = own_sources.OwnSource(table).count > 0
+    first = first[list(table.source.columns)]
+    return Found(table.source.columns, found, first, table.note, statuses, has_sources)
 
 
 def _user_columns(
@@ -996,38 +1019,18 @@ def _warn_of_conversions_without_users(table: own_table.OwnTable, events: pa.Tab
         )
 
 
-def _warn_of_strangers(journeys: journey_tables.Journeys, columns: Mapping[str, Mapping[str, Named]]) -> None:
-    """Warn if no conversion has a user of any touchpoint, or all are before the first."""
-    first = journeys.interactions["startDate"].min()
-    if (journeys.events["eventDate"] < first).all():
-        warn(
-            f"all conversions are before the first touchpoint ({first:%Y-%m-%d %H:%M}), so that none "
-            "is attributed. Check the periods of both, and the order of day and month",
-        )
-    if journeys.events["userId"].isin(journeys.interactions["userId"]).any():
-        return
+def _warn_of_doubts(journeys: journey_tables.Journeys, columns: Mapping[str, Mapping[str, Named]]) -> None:
+    """Warn of conversions that are all before the touchpoints, and of users without any."""
+    known = pd.Series(dtype=object) if journeys.users is None else journeys.users.set_index("_id")["user_id"]
+    frames = ((journeys.events, "eventDate", "event_date"), (journeys.interactions, "startDate", "date"))
+    conversions, touchpoints = (
+        lazy(pd.DataFrame({"user_id": rows["userId"].map(known), name: rows[date].dt.tz_localize(None)}))
+        for rows, date, name in frames
+    )
     used = {kind: of_kind.get("user", of_kind.get("device")) for kind, of_kind in columns.items()}
-    warn(
-        f"no user of a conversion ({used['conversions']}) occurs among those of the touchpoints "
-        f"({used['touchpoints']}), so that no conversion is attributed. Choose columns with the same ids: "
-        "reading=Reading(columns={'user': COLUMN, 'conversion_user': COLUMN})",
+    advice = (
+        f"write users alike in {used['touchpoints']!r} and {used['conversions']!r}, or choose other columns "
+        "with reading=Reading(columns={'user': COLUMN, 'conversion_user': COLUMN})"
     )
-
-
-def _warn_of_spellings(connection: duckdb.DuckDBPyConnection) -> None:
-    """Warn of users whose conversions have no touchpoints because of case, leading zeros or a final .0."""
-    plain = r"regexp_replace(ltrim(lower(account), '0'), '^(\d+)\.0$', '\1')"
-    found = sql_results.read_row(
-        connection,
-        "SELECT count(*), min(spelling), arg_min(known, spelling) FROM ("
-        f"SELECT account AS spelling, {plain} AS plain FROM conversions WHERE account NOT IN ("
-        "SELECT account FROM visits WHERE account IS NOT NULL) GROUP BY ALL) JOIN ("
-        f"SELECT {plain} AS plain, min(account) AS known FROM visits GROUP BY ALL) USING (plain)",
-    )
-    count, spelling, known = found or (0, None, None)
-    if count:
-        warn(
-            "users of conversions differ from those of touchpoints by case, leading zeros or a final .0 only "
-            f"({count:,}, such as {spelling!r} from {known!r}), so that their conversions are not "
-            "attributed. Write users alike in both",
-        )
+    for doubt in doubts_of(conversions, touchpoints, advice=advice):
+        warn(doubt)

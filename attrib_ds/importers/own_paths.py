@@ -155,7 +155,7 @@ def merge_case(rows: pa.Table, *, name: str) -> pa.Table:
         warn(
             f"in {name}, names of nodes that differ by case only are read as one, with the most frequent "
             f"spelling: {shown}{and_others(len(merged), _MAX_NAMES)}. "
-            "reading=Reading(ignore_case=False) keeps them apart",
+            "reading=Reading(ignore_case=False) keeps them apart"
         )
     return rows
 
@@ -174,7 +174,7 @@ def _warn_of_punctuation(rows: pa.Table, name: str) -> None:
         shown = "; ".join(" and ".join(map(repr, names)) for names in alike[:_MAX_NAMES])
         warn(
             f"in {name}, names of nodes that differ by spaces and punctuation only are credited apart: "
-            f"{shown}{and_others(len(alike), _MAX_NAMES)}. Write them alike if they are one",
+            f"{shown}{and_others(len(alike), _MAX_NAMES)}. Write them alike if they are one"
         )
 
 

@@ -1113,7 +1113,7 @@ class OwnTable:
         self._select["nulls"] = f"1.0 - {self._select['conversions']}"
 
     def take_currency(self, column: str | None, code: str | None) -> None:
-        """Select a column of currencies, required beside amounts unless a code stands for missing ones."""
+        """Select a column of currencies, required beside spend unless a code stands for missing ones."""
         if column is None:
             amount = self.columns.get("value", self.columns.get("spend"))
             own, default = None, code and sources.literal(code)
@@ -1137,7 +1137,7 @@ class OwnTable:
         if amount is not None:
             is_unknown = f"{word} IS NOT NULL AND {own} IS NULL AND {amount} IS NOT NULL"
             self._reject(is_unknown, column, f"is not {NO_SIGN}")
-            if code is None:
+            if code is None and "spend" in self._select:
                 self._reject(f"{word} IS NULL AND {amount} IS NOT NULL", column, "is missing")
 
     def take_number(

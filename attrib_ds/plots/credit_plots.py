@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 
+from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, check_choice, check_whole
 from attrib_ds.plots import style
 from attrib_ds.plots.labels import distinct, name_of_rest, names_of_nodes, shorten
@@ -94,7 +95,7 @@ def credits(
             style.add_note(ax, "no intervals: bounds do not add up")
     style.format_thousands(ax.xaxis, scale=100 if by == "share" else 1)
     if shown.without_amount:
-        left_out = style.format_count(shown.without_amount, "node")
+        left_out = counted(shown.without_amount, "nodes")
         style.add_note(ax, f"{left_out} without {MEASURES[by]} not drawn")
     return ax
 
@@ -330,7 +331,7 @@ def node_rows(credits: pd.DataFrame, measure: str, *, top: int) -> NodeRows:
     labels = list(distinct({node: names[node] for node in kept}).values())
     parts = [nodes.loc[kept]]
     if rest:
-        labels.append(f"other ({style.format_count(len(rest), 'node')})")
+        labels.append(f"other ({counted(len(rest), 'nodes')})")
         parts.append(nodes.loc[rest].sum(min_count=1).to_frame().T)
     if unattributed.notna().any():
         labels.append(name_of_rest(by_model))
@@ -413,7 +414,7 @@ def returns(
     x = f"spend ({currency})" if currency else "spend"
     ax = style.start(ax, (8.0, 5.5), title, grid="both", x=x, y=axis_label("value", currency))
     unspent = len(nodes) - len(spent)
-    style.add_note(ax, f"{style.format_count(unspent, 'node')} without spend not drawn" if unspent else "")
+    style.add_note(ax, f"{counted(unspent, 'nodes')} without spend not drawn" if unspent else "")
     if spent["value"].isna().all():
         return style.write_empty(ax, empty_message("value" if len(rows) else "conversions"))
     spent = spent.fillna({"value": 0.0})

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from attrib_ds.attribution.incremental.sensitivity import confounder_r2
+from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, check_choice, check_whole
 from attrib_ds.plots import style
 from attrib_ds.plots.labels import distinct, names_of_nodes
@@ -151,7 +152,7 @@ def _rows(
     for label, each in amounts.items():
         amounts[label] = pd.concat([each, each.reindex(rest["node_id"]).sum(min_count=1).to_frame(other).T])
         amounts[label].loc[other, ["below", "above"]] = np.nan
-    label = f"other ({style.format_count(len(rest), 'node')})"
+    label = f"other ({counted(len(rest), 'nodes')})"
     line = pd.DataFrame({"node_id": [other], "is_control": [False], "label": [label]})
     parts = [own[~own["is_control"]], line, own[own["is_control"]]]
     lines: pd.DataFrame = pd.concat(parts, ignore_index=True)
@@ -285,7 +286,7 @@ def _draw_contours(ax: Axes, found: dict[str, float], benchmark: str) -> None:
         times = found["benchmark_strength"]
         for multiple in (1.0, times):
             x, y = confounder_r2(multiple, *observed)
-            points.append((min(x, 0.999), y, f"{style.format_number(multiple)} × {benchmark}"))
+            points.append((min(x, 0.999), y, f"{multiple:,.3g} × {benchmark}"))
         multiples = [confounder_r2(multiple, *observed) for multiple in np.geomspace(1.0, times, 50)]
     corner = found["robustness_value"]
     lowest = max(_SMALLEST, min([corner, *(x for x, _, _ in points)]) / 4)

@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from attrib_ds.display import counted, number
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import labels, style
 from attrib_ds.records.frames import Frame, read_frame
@@ -76,7 +77,7 @@ def lags(lags: Frame, *, ax: Axes | None = None) -> Axes:
     touched = ~(np.isnan(first) | np.isnan(last))
     untouched = float(weights[~touched].sum())
     if untouched:
-        style.add_note(ax, f"{style.format_count(untouched, 'conversion')} without a touch not drawn")
+        style.add_note(ax, f"{counted(untouched, 'conversions')} without a touch not drawn")
     if not touched.any():
         return style.write_empty(
             ax, "no conversions with a touch" if len(lags) else "no credited conversions"
@@ -129,8 +130,8 @@ def _weighted_median(days: Numbers, weights: Numbers) -> float:
 
 def _duration(days: float) -> str:
     if days >= 1:
-        return f"{days:,.1f} days"
-    return f"{days / _HOUR:.1f} hours" if days >= _HOUR else f"{days / _MINUTE:.1f} minutes"
+        return f"{number(days)} days"
+    return f"{number(days / _HOUR)} hours" if days >= _HOUR else f"{number(days / _MINUTE)} minutes"
 
 
 def _ticks(low: float, high: float, *, shorter: bool) -> tuple[list[float], list[str]]:
@@ -147,7 +148,7 @@ def _ticks(low: float, high: float, *, shorter: bool) -> tuple[list[float], list
 def _tick_name(days: float) -> str:
     for unit, name in ((1.0, "day"), (_HOUR, "hour"), (_MINUTE, "minute")):
         if days >= unit * 0.999:
-            return style.format_count(round(days / unit), name)
+            return counted(round(days / unit), f"{name}s")
     return f"{days:g} days"
 
 

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from attrib_ds.contract.events import LINEAR
+from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, check_choice, check_whole
 from attrib_ds.plots import credit_plots, style
 from attrib_ds.plots.labels import distinct, name_of_rest, names_of_nodes, shorten
@@ -206,7 +207,7 @@ def _sums(rows: pd.DataFrame, interval: str, columns: tuple[str, ...], *, top: i
     nodes = style.ranked(sizes)
     kept, others = nodes[:top], nodes[top:]
     lines = [(GROUP, label) for label in distinct({node: names[node] for node in kept}).values()]
-    lines += [(OTHER, f"other ({style.format_count(len(others), 'node')})")] * bool(others)
+    lines += [(OTHER, f"other ({counted(len(others), 'nodes')})")] * bool(others)
     has_rest = any(without.any() for _, without in tables)
     lines += [(UNATTRIBUTED, name_of_rest(rows["model"]))] * has_rest
     sums = []
@@ -349,7 +350,7 @@ def table_of_groups(insights: pd.DataFrame, value: str, *, top: int) -> pd.DataF
     names = distinct({group: group.replace("\0", "no group" if has_groups else "") for group in kept.index})
     kept.index = kept.index.map(names).rename(None)
     if len(order) > top:
-        kept.loc[f"{OTHER} ({style.format_count(len(order) - top, 'group')})"] = table.loc[order[top:]].sum()
+        kept.loc[f"{OTHER} ({counted(len(order) - top, 'groups')})"] = table.loc[order[top:]].sum()
     return kept
 
 

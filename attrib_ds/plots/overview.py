@@ -18,7 +18,7 @@ from attrib_ds.attribution.credits.series import credit_series
 from attrib_ds.attribution.models import named_models, rule_models
 from attrib_ds.attribution.paths.money import OCCURRED, local_days_of
 from attrib_ds.attribution.paths.paths import Paths
-from attrib_ds.display import counted, half_up, printable
+from attrib_ds.display import counted, half_up, number, printable
 from attrib_ds.errors import InvalidRequest, check_whole, warn
 from attrib_ds.instants import naive, parse
 from attrib_ds.plots.labels import ESTIMATES, distinct, name_of_rest, shorten
@@ -34,6 +34,10 @@ _MOST_POINTS: Final = 62
 _WIDTH: Final = 120
 _IN_SENTENCES: Final = 48
 _KEYS: Final = ["model", "key"]
+#: Sum of money from which on cents do not matter.
+_LARGE: Final = 1_000
+#: Decimals that tell a number from the noise of its computation.
+EXACT: Final = 6
 
 
 def in_words(model: str) -> str:
@@ -286,7 +290,12 @@ class Overview:
                 sheets[sheet] = pd.concat([names, wide], axis=1).reset_index(drop=True)
         if self.period is not None:
             sheets["Over time"] = self.period.table()
-        return sheets | ({"Paths": self.paths} if len(self.paths) else {})
+        sheets |= {"Paths": self.paths} if len(self.paths) else {}
+        return {name: sheet.round(EXACT) for name, sheet in sheets.items()}
+
+    def decimals(self, title: str) -> int:
+        """Return the decimals of a measure."""
+        return next((each.decimals for each in self.measures if each.title == title), 1)
 
 
 def has_value(credits: pd.DataFrame) -> bool:
@@ -342,10 +351,13 @@ def _numbers(
         summed = [(unit, part.groupby(_KEYS)[column].sum(min_count=1)) for unit, part in parts]
         return [(unit, amounts) for unit, amounts in summed if amounts.notna().any()]
 
+    def money(name: str, column: str) -> list[tuple[Measure, pd.Series[Any]]]:
+        return [(Measure(name, unit, _cents(amounts)), amounts) for unit, amounts in sums(column)]
+
     if valued:
-        found += [(Measure("Value", unit), amounts) for unit, amounts in sums("value")]
+        found += money("Value", "value")
     if "spend" in rows.columns:
-        found += [(Measure("Spend", unit), amounts) for unit, amounts in sums("spend")]
+        found += money("Spend", "spend")
         found += [(Measure("CPA", unit, 2), amounts) for unit, amounts in sums("cpa")]
         ratios = sums("roas")
         found += [
@@ -354,6 +366,11 @@ def _numbers(
         ]
     columns = {measure.title: amounts.astype("float64") for measure, amounts in found}
     return [measure for measure, _ in found], pd.DataFrame(columns, index=conversions.index)
+
+
+def _cents(amounts: pd.Series[Any]) -> int:
+    """Return the decimals of amounts of money: none if they are large."""
+    return 0 if amounts.abs().groupby("model").sum().max() >= _LARGE else 2
 
 
 def _names(rows: pd.DataFrame) -> dict[str, str]:
@@ -488,15 +505,9 @@ def _by_lag(lags: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def number(amount: float) -> str:
-    """Return a number in a sentence: whole from 100 on, else with one decimal if it has any."""
-    is_whole = abs(amount) >= 99.95 or round(amount, 6) == round(amount)
-    return Measure("", decimals=0 if is_whole else 1).text(amount)
-
-
 def percent(share: float) -> str:
     """Return a share in a sentence."""
-    return Measure("", decimals=0 if abs(share) >= 0.01 or not share else 1).text(100 * share) + " %"
+    return f"{number(100 * share)} %"
 
 
 def listed(parts: Sequence[str]) -> str:
@@ -514,7 +525,7 @@ def _sentences(overview: Overview, paths: Paths | None) -> list[str]:
 
 def _what_brought(overview: Overview, shown: pd.DataFrame, total: float) -> str:
     worth = [
-        " ".join(filter(None, [number(float(shown[title].sum())), title.partition(", ")[2]]))
+        f"{number(float(shown[title].sum()), overview.decimals(title))} {title.partition(', ')[2]}".strip()
         for title in overview.titles("Value")
     ]
     first = f"{number(total)} conversion{'' if total == 1 else 's'}{' worth ' * bool(worth)}{listed(worth)}"
@@ -538,7 +549,8 @@ def _disagreement(overview: Overview) -> str:
     if spread.empty:
         return "Models cannot divide these conversions differently."
     if spread.max() < 0.5:
-        return f"All {len(overview.models)} models agree to within half a percent of the conversions."
+        all_of_them = "Both" if len(overview.models) == 2 else f"All {len(overview.models)}"
+        return f"{all_of_them} models agree to within half a percent of the conversions."
     key = str(spread.idxmax())
     credited: Any = overview.across("Conversions").loc[key].fillna(0.0)
     low, high = str(wide.loc[key].idxmin()), str(wide.loc[key].idxmax())

@@ -15,6 +15,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
 from attrib_ds.attribution.paths.paths import Paths
+from attrib_ds.display import counted, number
 from attrib_ds.errors import InvalidRequest, check_choice, check_whole
 from attrib_ds.plots import style
 from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
@@ -79,18 +80,18 @@ def paths(paths: Paths | Frame, *, top: int = 8, steps: int = 4, ax: Axes | None
     events = rows.drop_duplicates("event_id")["weight"]
 
     last = "Last touch" if steps == 1 else f"Last {steps} touches"
-    title = f"{last} before {style.format_count(events.sum(), 'conversion')}"
+    title = f"{last} before {counted(events.sum(), 'conversions')}"
     ax = style.start(ax, (2.6 + 1.5 * min(steps + 1, 9), 5.2), title)
     ax.spines[:].set_visible(False)
     untouched = weighted[weighted["length"] == 0].drop_duplicates("event_id")["weight"].sum()
     if untouched:
-        ax.set_xlabel(f"{style.format_count(untouched, 'conversion')} without a touch not drawn")
+        ax.set_xlabel(f"{counted(untouched, 'conversions')} without a touch not drawn")
     if not len(events):
         return style.write_empty(
             ax, "no paths to a conversion" if len(touches) else "no credited conversions"
         )
     names, others = _rank_nodes(rows, top)
-    labels = [*distinct(names).values(), f"other ({style.format_count(others, 'node')})"]
+    labels = [*distinct(names).values(), f"other ({counted(others, 'nodes')})"]
     cycle = style.palette(ax).colours
     colours = [*(cycle[rank % len(cycle)] for rank in range(len(names))), style.GREY]
     sequences = _sequences(rows, names, steps)
@@ -214,7 +215,7 @@ def _label_columns(ax: Axes, blocks: _Blocks, steps: int) -> None:
     for (column, _), (_, height) in blocks.items():
         totals[column] += height
     for column, total in totals.items():
-        style.write(ax, style.format_number(total), (column, 0), (0, 4), ha="center", va="bottom")
+        style.write(ax, number(total), (column, 0), (0, 4), ha="center", va="bottom")
     lowest = max(map(sum, blocks.values()))
     ax.set_ylim(1.01 * lowest, -0.07 * lowest)
 
@@ -427,5 +428,5 @@ def _note(counts: Sequence[float], position: int) -> str:
         shares.append(f"{counts[position] / counts[0]:.1%} of all")
     if position > 1 and counts[position - 1]:
         shares.append(f"{counts[position] / counts[position - 1]:.1%} of the previous step")
-    note = style.format_number(counts[position])
+    note = number(counts[position])
     return f"{note}  ({', '.join(shares)})" if shares else note

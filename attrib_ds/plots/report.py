@@ -14,17 +14,9 @@ import pandas as pd
 
 from attrib_ds import display, errors
 from attrib_ds.attribution.paths.paths import Paths, require_paths
+from attrib_ds.display import number
 from attrib_ds.plots.labels import distinct, shorten
-from attrib_ds.plots.overview import (
-    MODELS,
-    Measure,
-    Overview,
-    Period,
-    day_in_words,
-    in_words,
-    number,
-    percent,
-)
+from attrib_ds.plots.overview import EXACT, MODELS, Measure, Overview, Period, day_in_words, in_words, percent
 from attrib_ds.records.frames import Frame, read_frame
 from attrib_ds.records.written_files import write_excel
 
@@ -43,7 +35,7 @@ PAGES: Final = "Pages that visits enter and leave on"
 ENTRIES: Final = "Where sources enter"
 FUNNEL: Final = "How far users get"
 _FIRST: Final = "Channel or campaign"
-_ONE: Final = Measure("", decimals=1)
+_ONE, _TWO = Measure("", decimals=1), Measure("", decimals=2)
 
 
 def report(
@@ -123,7 +115,7 @@ def report(
     else:
         with target.open("wb") as file:
             name = "All credits" if days is None else "Credits of all days"
-            write_excel({**overview.frames(), name: read_frame("credits", credits)}, file)
+            write_excel({**overview.frames(), name: read_frame("credits", credits).round(EXACT)}, file)
     return target
 
 
@@ -177,17 +169,21 @@ def _over_time(overview: Overview) -> list[str]:
     drawn = [_chart("Conversions", "", period, "conversions")]
     if overview.has_value:
         others = [title.partition(", ")[2] for title in overview.titles("Value")[1:]]
-        drawn.append(_chart("Value", overview.currency, period, "value", without=others))
+        decimals = overview.decimals(overview.titles("Value")[0])
+        drawn.append(_chart("Value", overview.currency, period, "value", without=others, decimals=decimals))
     return drawn
 
 
-def _chart(name: str, unit: str, period: Period, column: str, *, without: Sequence[str] = ()) -> str:
+def _chart(
+    name: str, unit: str, period: Period, column: str, *, without: Sequence[str] = (), decimals: int = 1
+) -> str:
     now, before = period.now[column].tolist(), period.before[column].tolist()
-    total = f"{number(sum(now))} {unit}".strip()
+    total = f"{number(sum(now), decimals)} {unit}".strip()
     caption = f'<span class="now">Last {period.name}: {total}</span>'
     if before:
         change = _change(sum(now), sum(before))
-        caption += f' · <span class="before">the {period.name} before: {number(sum(before))}</span>{change}'
+        earlier = number(sum(before), decimals)
+        caption += f' · <span class="before">the {period.name} before: {earlier}</span>{change}'
     else:
         caption = f'<span class="now">{total}</span> in {period.name}'
     high, low = _ceiling(max([*now, *before, 0.0])), 0.0 - _ceiling(-min([*now, *before, 0.0]))
@@ -286,9 +282,9 @@ def _dots(row: pd.Series[Any], lead: str, scale: tuple[float, float], *, mark: f
     )
 
 
-def _ends(row: pd.Series[Any], decimals: int) -> str:
+def _ends(row: pd.Series[Any], measure: Measure) -> str:
     """Return the lowest and the highest number of a row."""
-    return " to ".join(Measure("", decimals=decimals).text(end) for end in (row.min(), row.max()))
+    return " to ".join(measure.text(end) for end in (row.min(), row.max()))
 
 
 def _credit(overview: Overview) -> str:
@@ -311,7 +307,7 @@ def _credit(overview: Overview) -> str:
         value = float(row[overview.lead])
         dots = _dots(row, overview.lead, scale) if place < min(len(nodes), _MOST_NODES) else ""
         cells = [name, dots, _ONE.text(value), _ONE.text(100 * value / total) + " %"]
-        rows.append([*cells, *([_ends(row, 0 if row.abs().max() >= 20 else 1)] if several else [])])
+        rows.append([*cells, *([_ends(row, _ONE)] if several else [])])
     text = escape(overview.reason) + " The bar spans all of them." * several
     head = ["", "|draw", "Credit", "Share", *(["Range"] if several else [])]
     return _section(f"Credited conversions, {in_words(overview.lead)}", text, head, rows)
@@ -356,14 +352,18 @@ def _returns(overview: Overview) -> str:
             cells += (
                 [
                     _dots(earned, overview.lead, scale, mark=1.0),
-                    _ONE.text(earned[overview.lead]),
-                    _ends(earned, 1),
+                    _TWO.text(earned[overview.lead]),
+                    _ends(earned, _TWO),
                 ]
                 if is_known
                 else [""] * 3
             )
         rows.append(
-            [*cells, *(Measure("", decimals=2).text(row[title]) for title in cost), number(row[spend[0]])]
+            [
+                *cells,
+                *(_TWO.text(row[title]) for title in cost),
+                number(row[spend[0]], overview.decimals(spend[0])),
+            ]
         )
     text = (
         f"{in_words(overview.lead)}. "
@@ -470,7 +470,7 @@ def _time(seconds: float) -> str:
     """Return a duration in its largest unit."""
     units = {"days": 86_400, "hours": 3_600, "min": 60}
     unit = next((name for name, length in units.items() if seconds >= 2 * length), "s")
-    return f"{number(round(seconds / units.get(unit, 1), 1))} {unit}"
+    return f"{number(seconds / units.get(unit, 1))} {unit}"
 
 
 def _table(overview: Overview) -> str:
@@ -479,7 +479,8 @@ def _table(overview: Overview) -> str:
     fixed: list[tuple[Measure, pd.Series[Any]]] = []
     if len(overview.roles):
         columns = ("opens", "assists", "closes")
-        fixed = [(Measure(name.capitalize()), overview.roles[name]) for name in columns]
+        decimals = int((overview.roles[list(columns)] % 1).any(axis=None))
+        fixed = [(Measure(name.capitalize(), decimals=decimals), overview.roles[name]) for name in columns]
     period = overview.period
     if period is not None and len(period.by_node):
         by_node = period.by_node.reindex(keys, fill_value=0.0)

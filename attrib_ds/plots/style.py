@@ -154,18 +154,6 @@ def ranked(sizes: pd.Series[Any]) -> list[str]:
     return sizes.sort_index().sort_values(ascending=False, kind="stable").index.tolist()
 
 
-def format_number(amount: float) -> str:
-    """Return a number with thousands separators and about three significant digits."""
-    if amount == round(amount):
-        return f"{amount:,.0f}"
-    return f"{amount:,.1f}" if abs(amount) >= 10 else f"{amount:,.3g}"
-
-
-def format_count(amount: float, noun: str) -> str:
-    """Return a number with its noun, such as ``1 node`` or ``1,200 nodes``."""
-    return f"{format_number(amount)} {noun}{'' if amount == 1 else 's'}"
-
-
 def format_thousands(axis: Axis, *, scale: int = 1) -> None:
     """Label the ticks of an axis with thousands separators, multiplied by ``scale`` (100 for percentages)."""
 

@@ -190,12 +190,7 @@ def first_views(
 
 
 def count_funnel(
-    hits: ir.Table,
-    interactions: ir.Table,
-    events: ir.Table,
-    request: contract.Funnel,
-    *,
-    nodes: ir.Table,
+    hits: ir.Table, interactions: ir.Table, events: ir.Table, request: contract.Funnel, *, nodes: ir.Table
 ) -> Answer:
     """Count the users or visits that take steps in order.
 

@@ -125,7 +125,7 @@ def _page_views(tables: ExternalTables, hits: Any) -> Any:
         case ir.Table() | str():
             return hits
     raise errors.InvalidRequest(
-        f"hits: a {type(hits).__name__} is not allowed; allowed: the name of a table or an Ibis table, also "
+        f"hits: {type(hits).__name__} is not allowed; allowed: the name of a table or an Ibis table, also "
         "in hits.GA4(…) or hits.Snowplow(…); load(…) files and frames into an embedded project"
     )
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attrib_ds.contract.identifiers import CURRENCIES, NO_SIGN, SIGNS, code_of
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.display import counted, money
+from attrib_ds.errors import InvalidRequest, UnknownCurrency, warn
 from attrib_ds.records.frames import TEXT
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["NO_SIGN", "checked_code", "code_of", "codes", "codes_of_column", "is_no_code"]
+__all__ = ["NO_SIGN", "checked_code", "code_of", "codes", "codes_of_column", "is_no_code", "warn_of_missing"]
 
 
 def checked_code(argument: str, currency: object) -> str:
@@ -26,6 +27,27 @@ def checked_code(argument: str, currency: object) -> str:
     if code is None:
         raise InvalidRequest(f"{argument}: {currency!r} is not allowed; expected {NO_SIGN}")
     return code
+
+
+def warn_of_missing(place: str, count: int, total: float, *, used: str | None = None) -> None:
+    """Warn of amounts without a currency beside others that have one.
+
+    Parameters
+    ----------
+    place : str
+        Name of the table.
+    count, total : int, float
+        Number and sum of these amounts.
+    used : str, optional
+        Currency that they have, in words.
+    """
+    unknown = "they stay apart as amounts of an unknown currency; pass currency='EUR' if it is theirs"
+    known = f"they are in {used}"
+    warn(
+        f"{place}: {counted(count, 'rows')} with a value but no currency, {money(total)} in all, "
+        f"beside others with one: {known if used else unknown}",
+        UnknownCurrency,
+    )
 
 
 def codes_of_column(argument: str, currencies: pd.Series[Any]) -> pd.Series[Any]:

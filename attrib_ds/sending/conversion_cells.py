@@ -92,12 +92,6 @@ class Cells:
             if id is not None and first.setdefault(id, position) != position:
                 self.report(position, column, f"{id!r} is also in row {self._labels[first[id]]}")
 
-    def report_missing(self, column: str, values: Sequence[Any], *, beside: Sequence[Any]) -> None:
-        """Note missing cells beside a value."""
-        for position, (value, other) in enumerate(zip(values, beside, strict=True)):
-            if value is None and other is not None:
-                self.report(position, column, "expected a value, got nothing")
-
     def refuse_problems(self) -> None:
         """Refuse all rows if some are not identified: sending them again would store them twice.
 
@@ -285,30 +279,49 @@ def _day_of(cell: Any, *, is_day: bool, argument: str) -> date | None:
     return instants.parse_day(cell, argument=argument)
 
 
-def with_day_ends(events: pd.DataFrame, timezone: Callable[[], str]) -> pd.DataFrame:
-    """Return events whose days are their last instants, so that touchpoints of that day count."""
-    if "eventDate" not in events.columns:
-        return events
-    dates = events["eventDate"]
+def with_instants(
+    rows: pd.DataFrame, column: str, timezone: Callable[[], str], *, at_end: bool = False
+) -> pd.DataFrame:
+    """Return rows whose days are their first instants, or their last ones, as those of conversions are.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        With any columns.
+    column : str
+        Column of dates; without it, nothing changes.
+    timezone : callable
+        Returns the IANA name of the zone of the days; it is asked only if there is one.
+    at_end : bool, default False
+        Whether a day stands for its end.
+    """
+    if column not in rows.columns:
+        return rows
+    dates = rows[column]
     are_days = _holds_days(dates)
     if not are_days and isinstance(dates.dtype, np.dtype | pd.DatetimeTZDtype) and dates.dtype.kind == "M":
-        return events
+        return rows
 
     def day_of(cell: Any) -> date | None:
         try:
-            return _day_of(cell, is_day=are_days, argument="eventDate")
+            return _day_of(cell, is_day=are_days, argument=column)
         except errors.InvalidRequest:
             return None
 
-    days = [day_of(cell) for cell in dates.tolist()]
+    cells = dates.tolist()
+    days = [day_of(cell) for cell in cells]
     if not any(days):
-        return events
-    zone = ZoneInfo(timezone())
-    ends = [
-        cell if day is None else instants.truncate(instants.last_instant(day, zone, argument="eventDate"))
-        for cell, day in zip(dates.tolist(), days, strict=True)
-    ]
-    return events.assign(eventDate=pd.Series(ends, index=dates.index, dtype=object))
+        return rows
+    zone, bound = ZoneInfo(timezone()), instants.last_instant if at_end else instants.first_instant
+    # Columns have values of one type.
+    are_texts = any(isinstance(cell, str) for cell in cells)
+
+    def moment_of(day: date) -> Any:
+        moment = instants.truncate(bound(day, zone, argument=column))
+        return instants.format(moment) if are_texts else moment
+
+    moments = [cell if day is None else moment_of(day) for cell, day in zip(cells, days, strict=True)]
+    return rows.assign(**{column: pd.Series(moments, index=dates.index, dtype=object)})
 
 
 def explained(problem: Mapping[str, Any]) -> str:

@@ -112,11 +112,7 @@ def _repair(connection: Connection, store: Store) -> Iterator[tuple[str, list[st
     _remove_copies(connection, "interactions", "_id", copies, "ingestedAt")
     yield "removed the copies of interactions", copies
     derived = hits.derive_again(
-        connection,
-        "FROM temp.repaired_trackers",
-        project_id=store.meta.project_id,
-        now=now,
-        ids=store.ids,
+        connection, "FROM temp.repaired_trackers", project_id=store.meta.project_id, now=now, ids=store.ids
     )
     connection.execute("DROP TABLE temp.repaired_trackers")
     yield "computed sessions again from their hits", derived
@@ -375,11 +371,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _foreign_key("nodes", "campaigns", "id", "nodes"),
     _foreign_key("campaigns", "campaigns", "integrationId", "integrations"),
     _foreign_key("hits", "hits", "sessionId", "interactions"),
-    Rule(
-        "hits",
-        "interactions whose hitCount or firstHitId does not match their hits",
-        _MISCOUNTED,
-    ),
+    Rule("hits", "interactions whose hitCount or firstHitId does not match their hits", _MISCOUNTED),
     Rule(
         "trash",
         "hits that could not be read, or would be stored twice; trashed_hits has them with the reason",

@@ -163,12 +163,13 @@ class Scenario:
         check_number("saturation", self.saturation, "0 or more", minimum=0)
         check_number("activity", self.activity, "0 to 3", minimum=0, maximum=3)
         check_number("promotion_lift", self.promotion_lift, "0 or more", minimum=0)
-        for day in self._as_tuple("promotions"):
-            check_whole("promotions", day, minimum=0, maximum=_MAX_DAYS)
+        days = self._as_tuple("promotions")
+        days = tuple(check_whole("promotions", day, minimum=0, maximum=_MAX_DAYS) for day in days)
+        object.__setattr__(self, "promotions", days)
         choices = (("saturates", Saturation), ("adstock", Adstock), ("purchase", Purchase))
         for argument, allowed in choices:
             check_choice(argument, getattr(self, argument), get_args(allowed))
-        check_whole("days", self.days, minimum=1, maximum=_MAX_DAYS)
+        object.__setattr__(self, "days", check_whole("days", self.days, minimum=1, maximum=_MAX_DAYS))
 
     def _channel(self, node_id: str) -> Channel:
         return next(channel for channel in self.channels if channel.node_id == node_id)

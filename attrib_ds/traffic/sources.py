@@ -364,12 +364,7 @@ def _with_record(values: Mapping[str, str], record: Traffic) -> dict[str, str]:
 
 
 def _source_of(
-    values: Mapping[str, str],
-    referrer: str,
-    derived: Traffic,
-    *,
-    is_internal: bool,
-    vendors: Collection[str],
+    values: Mapping[str, str], referrer: str, derived: Traffic, *, is_internal: bool, vendors: Collection[str]
 ) -> TrafficSource:
     named = Traffic(**{field: values.get(utm) for utm, field in _FIELDS.items()})
     source = named.source

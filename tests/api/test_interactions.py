@@ -202,7 +202,7 @@ def test_each_row_is_an_interaction(centre):
         ("2025-01-31T12:00:00Z", "anna@example.com", "phone", "flyer"),
         ("2025-02-01T12:00:00Z", "ANNA@example.com ", "phone", None),
         ("2025-02-01T12:00:00Z", None, "phone", "flyer"),
-        ("2025-02-01", "anna@example.com", "phone", "flyer"),
+        ("01/02/2025", "anna@example.com", "phone", "flyer"),
         ("2025-02-01T12:00:00Z", "anna@example.com", "fax", "flyer"),
         (None, "anna@example.com", "phone", "flyer"),
         ("2025-02-01T12:00:00Z", "anna@example.com", None, "flyer"),
@@ -230,6 +230,30 @@ def test_each_row_is_an_interaction(centre):
     assert json.loads(first["rawNodeData"]) == {"vendorId": "phone", "campaignSlug": "flyer"}
     assert json.loads(second["rawNodeData"]) == {"vendorId": "phone"}
     assert at.search_interactions(centre).attrs["total"] == 2
+
+
+@pytest.mark.parametrize(
+    "days",
+    [
+        ["2025-07-01", "2025-07-02T10:00:00Z"],
+        [date(2025, 7, 1), date(2025, 7, 2)],
+        pd.to_datetime(["2025-07-01", "2025-07-02"]),
+    ],
+)
+def test_a_day_of_an_interaction_is_its_start_in_the_time_zone_of_the_project(days):
+    """G-253."""
+    with at.connect("shop", path=":memory:", timezone="Europe/Paris") as shop:
+        at.admin.create_integration(shop, "phone", name="Phone")
+        sent = pd.DataFrame({"date": days, "userData.email": ["a@x.example", "b@x.example"]})
+        sent = at.create_offline_interactions(shop, sent.assign(**{"nodeData.vendorId": "phone"}))
+        nodes = pd.DataFrame({"_id": ["tv"], "name": ["TV"], "type": ["channel"]})
+        visits = pd.DataFrame({"userId": [f"{number:024x}" for number in (1, 2)], "nodeId": "tv"})
+        loaded = at.load(shop, nodes=nodes, interactions=visits.assign(startDate=days))
+        assert sent["error"].isna().all()
+        assert loaded.rejected.empty
+        first = at.search_interactions(shop, sort="startDate")["startDate"].head(2)
+    # Midnight in Paris in summer.
+    assert first.tolist() == [pd.Timestamp("2025-06-30T22:00:00Z")] * 2
 
 
 def test_an_external_id_makes_a_second_run_harmless(centre):

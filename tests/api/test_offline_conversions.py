@@ -381,7 +381,7 @@ def test_the_sign_of_a_currency_is_its_code(shop):
 
 @pytest.mark.parametrize("address", [None, " ", "(not set)", "undefined", "guest@shop.invalid"])
 def test_g250_an_address_that_stands_for_nobody_is_no_user(shop, address):
-    said = "conversions: 1 row without a 'Contact', worth 450.00 USD, is unattributed"
+    said = "conversions: 1 row without 'Contact', worth 450.00 USD, is unattributed"
     with pytest.warns(at.errors.InputWarning, match=said):
         sent = at.send_conversions(shop, deals(Contact=["anna@example.com", address]), **COLUMNS)
     assert sent["status"].tolist() == ["processed", "processed"]

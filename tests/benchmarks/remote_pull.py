@@ -31,7 +31,7 @@ def fill(folder: Path, rows: int) -> None:
     words = np.array([f"word-{each}" for each in range(200)])
     visits = {
         "_id": [f"{each:024x}" for each in number],
-        "userId": [f"{each:024x}" for each in draw.integers(0, rows // 3, rows)],
+        "userId": [f"{each:024x}" for each in draw.integers(1, rows // 3, rows)],
         "nodeId": ["ads"] * rows,
         "startDate": pa.array(starts, pa.timestamp("us", tz="UTC")),
         "hitCount": draw.integers(1, 20, rows),

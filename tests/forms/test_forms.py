@@ -364,6 +364,36 @@ def test_columns_are_chosen_by_file(tmp_path):
     assert form.run()["node_id"].unique().tolist() == ["search"]
 
 
+def test_statuses_and_sources_of_orders_are_chosen(tmp_path):
+    (tmp_path / "visits.csv").write_text("user,channel,date\nu,search,2025-01-01\n")
+    (tmp_path / "orders.csv").write_text(
+        "order_id,user,date,revenue,status,utm_source,utm_medium\n1,u,2025-01-03,100,paid,news,email\n"
+        "2,u,2025-01-04,50,pending,,\n3,u,2025-01-05,25,cancelled,,\n"
+    )
+    form = forms.own_files()
+    sources = form.control("order_sources")
+    assert sources.widget.layout.display == "none"
+    form.value = {"touchpoints": tmp_path / "visits.csv", "conversions": tmp_path / "orders.csv"}
+    boxes = {
+        status: labelled(form.widget, f"{status} (1 row)") for status in ("paid", "pending", "cancelled")
+    }
+    assert {status: box.value for status, box in boxes.items()} == {
+        "paid": True, "pending": True, "cancelled": False,
+    }  # fmt: skip
+    form.value = {"models": ["last_touch"]}
+    assert form.run()["value"].sum() == 150.0
+    boxes["pending"].value, boxes["cancelled"].value = False, True
+    assert form.run()["value"].sum() == 125.0
+    assert "statuses={'pending': False, 'cancelled': True}" in form.code
+    boxes["pending"].value = True
+    assert form.value["statuses"] == {"cancelled": True}
+    assert sources.widget.layout.display == ""
+    labelled(form.widget, "Count the sources that orders carry").value = True
+    # The order of 100 was its own last visit.
+    assert form.run().set_index("node_name")["value"].to_dict() == {"news/email": 175.0}
+    assert "order_sources=True" in form.code
+
+
 def test_the_only_id_of_a_table_is_that_of_its_users(tmp_path):
     (tmp_path / "visits.csv").write_text("client_id,channel,date\na,tv,2025-01-02\n")
     form = forms.own_files()

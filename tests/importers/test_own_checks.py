@@ -241,7 +241,9 @@ class TestPeople:
             at.read_journeys(clicks, orders(user=["x", "y"]).rename(columns={"user": "Buyer"}))
 
     def test_addresses_beside_other_ids_are_said_to_fit_nobody(self):
-        with pytest.warns(InputWarning, match=r"no user of a conversion \(user\) .* touchpoints \(email\)"):
+        with pytest.warns(
+            InputWarning, match="no user of a conversion, such as 'u', .* in 'email' and 'user', or"
+        ):
             at.read_journeys(CLICKS.rename(columns={"user": "email"}).assign(email="u@example.com"), orders())
 
     def test_an_id_with_a_semicolon_of_its_own_is_one_person(self):

@@ -27,6 +27,31 @@ CREDITS = pd.DataFrame(
 ).assign(model="linear", share=[0.6, 0.2, 0.0, 0.2], cpa=[20 / 3, None, None, None])
 
 
+def test_a_number_has_one_rounding_in_a_report(tmp_path):
+    rows = pd.DataFrame({"path": ["ads", "mail > ads"], "n": [51.45, 51.45], "value": [61.45, 61.45]})
+    paths = Paths.from_sequences(rows, path="path", conversions="n", value="value", currency="EUR")
+    credits = attribute(paths, ["first_touch", "last_touch"])
+    html = report(credits, tmp_path / "report.html", paths=paths).read_text(encoding="utf-8")
+    shown = re.sub("<(script|svg|style).*?</\\1>", "", html, flags=re.DOTALL)
+    # Conversions have one decimal, small amounts of money two.
+    assert {*re.findall(r"\b51\b[.0-9]*", shown)} == {"51.5"}
+    assert {*re.findall(r"\b61\b[.0-9]*", shown)} == {"61.45"}
+    assert {*re.findall(r"\b1[02]2\b[.0-9]*", shown)} == {"102.9", "122.90"}
+
+
+def test_a_workbook_has_no_noise_of_computation():
+    rows = pd.DataFrame({"path": ["a > b > c", "b > c > a", "c > b > a"], "n": [6, 6, 6.0]})
+    paths = Paths.from_sequences(rows, path="path", conversions="n")
+    credits = attribute(paths, "linear").assign(conversions=[5.9999999, 6.0000001, 5.9999999999])
+    assert Overview.of(credits).frames()["Credit"]["Conversions"].tolist() == [6.0, 6.0, 6.0]
+
+
+@pytest.mark.parametrize(("models", "said"), [(2, "Both models agree"), (3, "All 3 models agree")])
+def test_models_that_agree_are_counted(models, said):
+    paths = Paths.from_sequences(pd.DataFrame({"path": ["a"], "n": [1.0]}), path="path", conversions="n")
+    assert said in Overview.of(attribute(paths, MODELS[:models])).sentences[1]
+
+
 def journeys():
     """Return 15 days of journeys drawn at random: touchpoints and conversions."""
     draws = np.random.default_rng(7)
@@ -439,7 +464,7 @@ def test_a_number_has_one_rounding_on_a_page():
     overview = Overview.of(credits)
     text = page(overview, title="Report")
     assert "Ads (0.3, 50&nbsp;%)" in text
-    assert "12,345,678,912 EUR and 2.5 USD" in text
+    assert "12,345,678,912 EUR and 2.50 USD" in text
     data = json.loads(re.search(r'id="numbers">(.*?)</script>', text, re.S)[1])
     assert 12_345_678_912 in data["numbers"][0][2]
     assert [Measure("", decimals=1).text(amount) for amount in (0.25, -0.25, 1.05, -0.04)] == [

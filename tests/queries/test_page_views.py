@@ -15,7 +15,7 @@ import pytest
 from support.service_records import hex_id, order, table, uuid, visit
 
 import attrib_ds as at
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InputWarning, InvalidRequest
 from attrib_ds.queries import page_views
 
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
@@ -353,13 +353,23 @@ def test_a_visited_page_is_a_conversion(shop):
     [
         ({}, "event_type: pass either"),
         ({"event_type": "order", "conversion_page": "/"}, "event_type: pass either"),
-        ({"conversion_page": "/nowhere"}, "conversion_page: no visit has a view of '/nowhere'"),
         ({"conversion_page": "thanks"}, "^conversion_page: 'thanks' is not allowed; expected the path"),
     ],
 )
 def test_conversions_by_page_that_cannot_be(shop, arguments, message):
     with pytest.raises(InvalidRequest, match=message):
         at.conversion_paths(shop, **arguments)
+
+
+def test_a_page_that_nobody_viewed_has_no_conversions(shop):
+    with pytest.warns(
+        InputWarning, match="no visit has a view of '/nowhere', so that there are no conversions"
+    ):
+        paths = at.conversion_paths(shop, conversion_page="/nowhere", level="channel")
+    seen = at.conversion_paths(shop, conversion_page="/thank-you", level="channel")
+    for each in (lambda paths: paths.to_pandas(), lambda paths: at.attribute(paths, "linear")):
+        assert each(paths).dtypes.to_dict() == each(seen).dtypes.to_dict()
+    assert paths.to_pandas().empty
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_what_no_engine_does_is_refused(tmp_path):
         at.open_hits(engine, hits="hits", events="events")
     log = tmp_path / "access.log"
     log.touch()
-    with pytest.raises(errors.InvalidRequest, match=r"hits: a AccessLog is not allowed; .*load\(…\) files"):
+    with pytest.raises(errors.InvalidRequest, match=r"hits: AccessLog is not allowed; .*load\(…\) files"):
         at.open_hits(engine, hits=at.hits.AccessLog(log, site="https://shop.example"))
     with pytest.raises(errors.InvalidRequest, match="hits: there is no table 'hit' .*did you mean 'hits'"):
         at.open_hits(engine, hits="hit")
@@ -145,9 +145,9 @@ def test_settings_are_those_that_a_project_can_have(arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"backend": "duckdb"}, "backend: a str is not allowed; allowed: a connection of Ibis"),
+        ({"backend": "duckdb"}, "backend: str is not allowed; allowed: a connection of Ibis"),
         ({"hits": "h.csv"}, "hits: there is no table 'h.csv'; .* a file, as an Ibis table"),
-        ({"events": pd.DataFrame()}, "events: a DataFrame is not allowed; .* such as ibis.memtable"),
+        ({"events": pd.DataFrame()}, "events: DataFrame is not allowed; .* such as ibis.memtable"),
         ({"events": "orders"}, "events: one of the columns trackerId, userId is needed; the table has: _id,"),
         ({"columns": {"hit": {}}}, r"columns: 'hit' is not allowed \(did you mean 'hits'"),
     ],

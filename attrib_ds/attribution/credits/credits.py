@@ -17,7 +17,7 @@ from attrib_ds.attribution.intervals import BOUNDS, Uncertainty
 from attrib_ds.attribution.models import Model, Participation, PathModel
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.rules import rule_credits
-from attrib_ds.display import counted
+from attrib_ds.display import counted, number
 from attrib_ds.errors import NotSupported, warn
 from attrib_ds.records.frames import TEXT, Frame
 
@@ -162,28 +162,29 @@ def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
     filters = [f"{name}={paths.settings[name]}" for name in ("where", "nodes") if name in paths.settings]
     if filters and lost > _LOST * total:
         warn(
-            f"unattributed: {lost:,.0f} of {counted(total, 'conversions')}: {' and '.join(filters)} "
+            f"unattributed: {number(lost)} of {counted(total, 'conversions')}: {' and '.join(filters)} "
             f"{'leaves' if len(filters) == 1 else 'leave'} out touchpoints, not conversions. To leave out "
-            "conversions too, filter them or their users: where=at.event(...), or where=at.user(...)",
+            "conversions too, filter them or their users: where=at.event(...), or where=at.user(...)"
         )
-    if lost >= total > 0 and (reason := paths.strangers()):
-        warn(f"users: {reason}")
+    else:
+        for doubt in paths.doubts() if lost > 0 else ():
+            warn(doubt)
     # Of few conversions, half are many.
     many = max(min(_MANY, total / 2), total / 10)
     early, hours = paths.before_touchpoints() if lost >= many else (0.0, 0.0)
     if early >= max(many, _FEW):
         warn(
-            f"clocks: {early:,.0f} of {counted(total, 'conversions')} were before every touchpoint of their "
-            f"user, nearly all by at most {hours:g} h: unattributed. If the dates of touchpoints and of "
-            "conversions are in different time zones, give both an offset: 2025-01-31T12:00+01:00 in files, "
-            "dates.dt.tz_localize('Europe/Berlin') in frames"
+            f"clocks: {number(early)} of {counted(total, 'conversions')} were before every touchpoint of "
+            f"their user, nearly all by at most {hours:g} h: unattributed. If the dates of touchpoints and "
+            "of conversions are in different time zones, give both an offset: 2025-01-31T12:00+01:00 in "
+            "files, dates.dt.tz_localize('Europe/Berlin') in frames"
         )
     missed = paths.beyond_lookback() if lost >= many else 0.0
     if missed and missed >= many:
         warn(
-            f"lookback: {missed:,.0f} of {counted(total, 'conversions')} had touchpoints before the lookback "
-            f"of {paths.settings['lookback']} and none within it: unattributed. If decisions take "
-            "longer, pass a longer lookback; at.compare_lookbacks shows the credits under several",
+            f"lookback: {number(missed)} of {counted(total, 'conversions')} had touchpoints before the "
+            f"lookback of {paths.settings['lookback']} and none within it: unattributed. If decisions take "
+            "longer, pass a longer lookback; at.compare_lookbacks shows the credits under several"
         )
 
 

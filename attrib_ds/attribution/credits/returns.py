@@ -98,7 +98,7 @@ def warn_of_unknown_nodes(paths: Paths, spend: pd.DataFrame, credited: Iterable[
         listed += display.and_others(len(unknown), _MAX_NODES)
         errors.warn(
             f"spend: these nodes have no touchpoint and get no credit: {listed}. Write nodes as "
-            "in the touchpoints, and leave out totals",
+            "in the touchpoints, and leave out totals"
         )
 
 

@@ -133,7 +133,7 @@ def portable(backend: Any, *, unchecked: bool = False) -> Any:
     """
     if not isinstance(backend, ibis.BaseBackend):
         raise InvalidRequest(
-            f"backend: a {type(backend).__name__} is not allowed; allowed: a connection of Ibis, such as "
+            f"backend: {type(backend).__name__} is not allowed; allowed: a connection of Ibis, such as "
             "ibis.duckdb.connect(…)"
         )
     if backend.name not in CHECKED and not unchecked:

@@ -64,7 +64,7 @@ def read_touchpoints(
     points = source.table.select(**read)
     if not nobody:
         return points
-    warn(f"{source.argument}: {counted(nobody, 'rows')} without a {user!r} {_verb(nobody)} left out")
+    warn(f"{source.argument}: {counted(nobody, 'rows')} without {user!r} {_verb(nobody)} left out")
     return points.filter(points.user_id.notnull())
 
 
@@ -135,13 +135,45 @@ def read_conversions(
     source.check()
     read["user_id"], nobody = source.people(user, read["user_id"])
     converted = source.table.select(**read)
+    if source.has("currency") or (currency is not None and source.has(currency)):
+        code = warn_of_missing_currencies(source.argument, converted)
+        if code is not None:
+            # Nothing has any currency.
+            is_nothing = converted.value == 0
+            of_nothing = converted.currency.coalesce(code)
+            converted = converted.mutate(currency=is_nothing.ifelse(of_nothing, converted.currency))
     if nobody:
         lost = converted.filter(converted.user_id.isnull())
         sums = lost.group_by("currency").agg(value=lost.value.sum()).to_pyarrow().to_pylist()
         said = worth((row["currency"], row["value"]) for row in sums)
         rows = counted(nobody, "rows")
-        warn(f"{source.argument}: {rows} without a {user!r}{said} {_verb(nobody)} unattributed")
+        warn(f"{source.argument}: {rows} without {user!r}{said} {_verb(nobody)} unattributed")
     return converted
+
+
+def warn_of_missing_currencies(
+    argument: str, amounts: ir.Table, *, value: str = "value", used: str | None = None
+) -> str | None:
+    """Warn of amounts without a currency beside others that have one; ``used`` is theirs in words.
+
+    Returns
+    -------
+    str or None
+        The currency of all others, if they have one.
+    """
+    if amounts[value].type().is_null():
+        return None
+    lost = amounts.currency.isnull() & (amounts[value].cast("float64") != 0)
+    found = amounts.agg(
+        known=amounts.currency.nunique(),
+        code=amounts.currency.max(),
+        lost=lost.cast("int64").sum(),
+        total=lost.ifelse(amounts[value].cast("float64"), 0.0).sum(),
+    )
+    (row,) = found.to_pyarrow().to_pylist()
+    if row["known"] and row["lost"]:
+        currencies.warn_of_missing(argument, row["lost"], row["total"], used=used)
+    return row["code"] if row["known"] == 1 else None
 
 
 def _verb(count: int) -> str:
@@ -365,6 +397,14 @@ class Input:
         )
         # The first other instant ends the search.
         return not rows.filter(~is_midnight).limit(1).to_pyarrow().num_rows
+
+    def are_midnights(self, name: str) -> bool:
+        """Return whether a column of a file or frame is midnights with a time zone, which are instants."""
+        kind = self.table[name].type()
+        if self.is_external or not kind.is_timestamp() or kind.timezone is None:
+            return False
+        moments = self.table.select(at=self._moments(name, self.table[name]))
+        return not moments.filter(moments["at"] != moments["at"].truncate("D")).limit(1).to_pyarrow().num_rows
 
     def _moments(self, name: str, values: Any) -> Any:
         """Return the values of a column as instants in UTC without a zone."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from attrib_ds.attribution.engines.engine import total
 from attrib_ds.attribution.paths.project_tables import lazy
-from attrib_ds.display import counted
+from attrib_ds.display import counted, money
 from attrib_ds.errors import InvalidRequest, check_choice, warn
 from attrib_ds.records.currencies import checked_code, codes_of_column
 from attrib_ds.records.frames import TEXT, Frame, read_frame
@@ -225,12 +225,12 @@ def warn_of_later_amounts(conversions: ir.Table, later: ir.Table) -> None:
     if found["lost"]:
         warn(
             f"adjustments: no conversion has the event_id of {found['lost']:,} of "
-            f"{counted(found['count'], 'rows')}, such as {found['example']!r}: they change nothing",
+            f"{counted(found['count'], 'rows')}, such as {found['example']!r}: they change nothing"
         )
     if found["soon"] and found["same"] == found["count"] - found["lost"]:
         warn(
             "adjustments: each value is that of its conversion, which then counts twice; adjustments are "
-            "changes, such as -30.0 for a refund",
+            "changes, such as -30.0 for a refund"
         )
 
 
@@ -244,7 +244,7 @@ def warn_of_excess(conversions: ir.Table) -> None:
         (row,) = rows
         warn(
             f"adjustments: {counted(count, 'conversions')} with refunds above the value, such as "
-            f"{row['event_id']!r}, which leave {row['value']:,.2f} of {row[ORIGINAL]:,.2f}"
+            f"{row['event_id']!r}, which leave {money(row['value'])} of {money(row[ORIGINAL])}"
         )
 
 

@@ -22,9 +22,11 @@ from attrib_ds.attribution.paths.project_tables import lazy, names_of
 from attrib_ds.attribution.paths.windows import DIRECT, Lookback, Window, after_earlier, pair
 from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pandas, with_index
 
-#: Share of early conversions that one shift explains, and half hours between a local time and UTC.
+#: Share of early conversions that one shift explains.
 _NEARLY_ALL: Final = 0.9
-_WIDEST_ZONE: Final = 28
+#: Longest difference of a local time and UTC.
+_WIDEST_ZONE: Final = timedelta(hours=14)
+_HOUR: Final = timedelta(hours=1)
 #: An instant or a day.
 Bound: TypeAlias = datetime | date | str | None
 
@@ -74,6 +76,8 @@ class Paths:
     has_dates, has_users, has_touch_ids : bool
         Whether touchpoints have dates and belong to users, which they do not in aggregated paths, and whether
         a column identifies them.
+    is_checked : bool
+        Whether a warning has told how users and dates of conversions and touchpoints differ.
     owner : object
         Owner of the tables, kept alive as long as the paths.
 
@@ -104,6 +108,7 @@ class Paths:
     has_dates: bool = True
     has_users: bool = True
     has_touch_ids: bool = True
+    is_checked: bool = False
     owner: object = None
 
     @classmethod
@@ -249,6 +254,8 @@ class Paths:
             currency=currency,
             columns=columns,
         )
+        if bought.are_midnights(date):
+            _warn_of_midnights(points, converted)
         later = None
         if adjustments is not None:
             later = inputs.read_adjustments(
@@ -669,27 +676,11 @@ class Paths:
         missed = joined.filter(joined.first_date <= joined.event_date)
         return float(missed.conversions.sum().to_pyarrow().as_py() or 0.0)
 
-    def strangers(self) -> str:
-        """Describe how users of conversions and of touchpoints differ if none is in both; empty otherwise."""
-        if self.conversions is None or self.touchpoints is None:
-            return ""
-        tables = [table.filter(table.user_id.notnull()) for table in (self.conversions, self.touchpoints)]
-
-        def meet(left: ir.Table, right: ir.Table) -> bool:
-            return bool(left.semi_join(right, "user_id").limit(1).to_pyarrow().num_rows)
-
-        examples = [table.user_id.min().to_pyarrow().as_py() for table in tables]
-        if None in examples or meet(*tables):
-            return ""
-        plain = [
-            table.select(user_id=table.user_id.lower().re_replace(r"\.0$", "").re_replace("^0+", ""))
-            for table in tables
-        ]
-        differ = "; they differ by case, leading zeros or a final .0 only" if meet(*plain) else ""
-        return (
-            f"no user of a conversion, such as {examples[0]!r}, has a touchpoint; these have users such as "
-            f"{examples[1]!r}{differ}"
-        )
+    def doubts(self) -> list[str]:
+        """Describe how users and dates of conversions and touchpoints differ, as :func:`doubts_of` does."""
+        if self.conversions is None or self.touchpoints is None or self.is_checked:
+            return []
+        return doubts_of(self.conversions, self.touchpoints)
 
     def before_touchpoints(self) -> tuple[float, float]:
         """Count the conversions before all touchpoints of their user, if one shift puts nearly all after one.
@@ -714,9 +705,9 @@ class Paths:
             .to_pyarrow()
         )
         reached = counts["conversions"].cumsum() >= _NEARLY_ALL * counts["conversions"].sum()
-        if counts.empty or (shift := int(counts["half_hours"][reached].iloc[0])) > _WIDEST_ZONE:
+        if counts.empty or (hours := int(counts["half_hours"][reached].iloc[0]) / 2) * _HOUR > _WIDEST_ZONE:
             return 0.0, 0.0
-        return float(counts["conversions"].sum()), shift / 2
+        return float(counts["conversions"].sum()), hours
 
     def lags(self) -> pd.DataFrame:
         """Measure the time from the first and from the last touchpoint to each conversion.
@@ -856,6 +847,86 @@ class Paths:
         named = lazy(names[["node_id", "node_name"]])
         joined = self.touches.left_join(named, "node_id")
         return joined.mutate(node_name=joined.node_name.coalesce(joined.node_id))
+
+
+def _warn_of_midnights(touchpoints: ir.Table, conversions: ir.Table) -> None:
+    """Warn of conversions at midnight that have touchpoints later that day, since they may be days."""
+    bounds = conversions.select("event_id", "user_id", "event_date")
+    pairs = bounds.inner_join(touchpoints, "user_id")
+    ends = pairs.event_date + ibis.interval(days=1)
+    same_day = pairs.filter(pairs.date > pairs.event_date, pairs.date < ends)
+    if count := int(same_day.event_id.nunique().to_pyarrow().as_py()):
+        errors.warn(
+            "conversions: all dates are midnights with a time zone, so they are instants, and "
+            f"{display.counted(count, 'conversions')} did not get the touchpoints later that day. If they "
+            "are days, pass them without a time zone, as with dates.dt.tz_localize(None)"
+        )
+
+
+def doubts_of(
+    conversions: ir.Table, touchpoints: ir.Table, *, advice: str = "write users alike in both tables"
+) -> list[str]:
+    """Describe conversions that are all before the touchpoints, and users without any.
+
+    Parameters
+    ----------
+    conversions, touchpoints : ibis.Table
+        With ``user_id``, and ``event_date`` or ``date``.
+    advice : str
+        What to do about users.
+
+    Returns
+    -------
+    list of str
+        Empty if there is nothing to say.
+    """
+    first, last = (
+        column.to_pyarrow().as_py() for column in (touchpoints.date.min(), conversions.event_date.max())
+    )
+    doubts = []
+    if first is not None and last is not None and last < first - _WIDEST_ZONE:
+        doubts.append(
+            f"dates: all conversions are before the first touchpoint ({first:%Y-%m-%d %H:%M}), so that none "
+            "is attributed. Check the periods of both, and the order of day and month"
+        )
+    strangers = _strangers(conversions, touchpoints)
+    return [*doubts, *([f"users: {strangers}: {advice}"] if strangers else [])]
+
+
+def _strangers(conversions: ir.Table, touchpoints: ir.Table) -> str:
+    """Describe users of conversions without a touchpoint: all, or those who are written in another way."""
+    buyers, visitors = (
+        table.filter(table.user_id.notnull()).select("user_id").distinct()
+        for table in (conversions, touchpoints)
+    )
+    lonely = buyers.anti_join(visitors, "user_id")
+    (alone,) = lonely.agg(count=lonely.count(), example=lonely.user_id.min()).to_pyarrow().to_pylist()
+    visitor = visitors.user_id.min().to_pyarrow().as_py() if alone["count"] else None
+    if visitor is None:
+        return ""
+    first, other = (table.mutate(plain=_plain(table.user_id)) for table in (lonely, visitors))
+    alike = first.inner_join(other.group_by("plain").agg(known=other.user_id.min()), "plain")
+    spelled = alike.count().to_pyarrow().as_py()
+    differ = "by case, leading zeros or a final .0 only"
+    if alone["count"] == buyers.count().to_pyarrow().as_py():
+        return (
+            f"no user of a conversion, such as {alone['example']!r}, has a touchpoint; these have users such "
+            f"as {visitor!r}" + (f"; they differ {differ}" if spelled else "")
+        )
+    for row in alike.order_by("user_id").limit(1).to_pyarrow().to_pylist():
+        verb = "differs" if spelled == 1 else "differ"
+        return (
+            f"{display.counted(spelled, 'users')} of conversions {verb} from those of touchpoints {differ}, "
+            f"such as {row['user_id']!r} from {row['known']!r}"
+        )
+    return ""
+
+
+def _plain(users: Any) -> Any:
+    """Return ids without case, leading zeros and a final ``.0``."""
+    folded = users.lower()
+    has_zeros = folded.startswith("0") | folded.endswith(".0")
+    return has_zeros.ifelse(folded.re_replace(r"\.0$", "").re_replace("^0+", ""), folded)
 
 
 def _check_by(by: str, allowed: tuple[str, ...]) -> None:

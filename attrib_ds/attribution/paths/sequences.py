@@ -157,12 +157,7 @@ class Sequences:
         users = converted.select("user_id").distinct()
         null_paths = self.coded(points.filter(points.user_id.notnull()).anti_join(users, "user_id"))
         table = null_paths.select(
-            "code",
-            *self.words,
-            "date",
-            "touch_id",
-            path_id="user_id",
-            **self._folds(null_paths.user_id),
+            "code", *self.words, "date", "touch_id", path_id="user_id", **self._folds(null_paths.user_id)
         )
         # Codes are ordered as node ids, which are the touch ids by default, and sort far faster.
         return Steps(table, ("date", "touch_id", "code") if self.paths.has_touch_ids else ("date", "code"))

@@ -154,7 +154,7 @@ class ExternalTables:
         if (like or name) in _PEOPLE:
             converted["userId"], count = source.people("userId", converted["userId"])
             if count:
-                warn(f"{name}: {counted(count, 'rows')} without a 'userId': {_PEOPLE[like or name]}")
+                warn(f"{name}: {counted(count, 'rows')} without 'userId': {_PEOPLE[like or name]}")
         return table.select(**converted, **others)
 
     def named(self, name: str, given: Any) -> ir.Table:
@@ -163,7 +163,7 @@ class ExternalTables:
             return rebound(given, self.backend)
         if not isinstance(given, str):
             raise InvalidRequest(
-                f"{name}: a {type(given).__name__} is not allowed; allowed: the name of a table or an Ibis "
+                f"{name}: {type(given).__name__} is not allowed; allowed: the name of a table or an Ibis "
                 "table, such as ibis.memtable(frame)"
             )
         try:
@@ -190,6 +190,11 @@ def read_tables(
     if given.get("metrics") is not None:
         rows = tables.read("metrics", given["metrics"])
         measured.append(_metrics(rows, {name: rows[name] for name in _METRIC}))
+    if measured:
+        amounts = ibis.union(*measured).filter(lambda rows: rows.type == "statistic")
+        inputs.warn_of_missing_currencies(
+            "events", amounts, value="amount", used=f"{currency}, the currency of the project"
+        )
     nothing = _metrics(events.filter(ibis.literal(False)), {})
     spend, users = given.get("spend"), given.get("users")
     return project_tables.Tables(

@@ -1,7 +1,7 @@
 """Which rows of a table of conversions count: statuses, flags, kinds of rows and states of one record."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -176,22 +176,16 @@ class Rows:
     def by_status(self, counted: Counted, own: Mapping[str, bool]) -> None:
         """Leave out rows whose status says that they were undone, and count those that are pending."""
         kept_words = {each.casefold(): keep for each, keep in own.items()}
-        for column, classes in self.classes("status"):
+        undecided: dict[str, list[str]] = {}
+        for column, each, name, keep in self._statuses():
             counted.columns.add(column)
-            word = self.source.word(column)
-            undecided: list[str] = []
-            is_deal = any(class_of("outcome", each) for each in classes)
-            for each, name in classes.items():
-                # A deal that is neither won nor lost is open.
-                is_open = is_deal and name != "done"
-                keep = kept_words.get(each.casefold(), not is_open and name not in {"undone", "unpaid"})
-                if not keep:
-                    self._leave_out(counted, each, f"{word} = {literal(each)}")
-                elif name != "done":
-                    undecided.append(each)
-            for each in undecided[:_MOST_SAID]:
-                count = self.scalar(f"count(*) FILTER ({word} = {literal(each)})")
-                counted.others.append(f"{count:,} {each} counted")
+            if not kept_words.get(each.casefold(), keep):
+                self._leave_out(counted, each, f"{self.source.word(column)} = {literal(each)}")
+            elif name != "done":
+                undecided.setdefault(column, []).append(each)
+        for column, words in undecided.items():
+            for each in words[:_MOST_SAID]:
+                counted.others.append(f"{self._number(column, each):,} {each} counted")
         for column in [name for name in self.named("status") if name not in counted.columns]:
             self._by_codes(counted, column, own)
         no_reason = [*_NO, "-", "none", "n/a", *(each for each, keep in kept_words.items() if keep)]
@@ -202,19 +196,44 @@ class Rows:
                 counted.columns.add(column)
                 self._leave_out(counted, f"with {column}", f"lower({word}) NOT IN ({_listed(no_reason)})")
 
+    def _statuses(self) -> Iterator[tuple[str, str, str | None, bool]]:
+        """Yield each status with its column, its class and whether its rows count."""
+        for column, classes in self.classes("status"):
+            is_deal = any(class_of("outcome", each) for each in classes)
+            for each, name in classes.items():
+                # A deal that is neither won nor lost is open.
+                is_open = is_deal and name != "done"
+                yield column, each, name, not is_open and name not in {"undone", "unpaid"}
+
+    def choices(self) -> dict[str, tuple[int, bool]]:
+        """Return the number of rows of each status or code, and whether they count."""
+        kinds = {column for column, _ in self.classes("kind")[:1]}
+        found = [(column, each, keep) for column, each, _, keep in self._statuses() if column not in kinds]
+        known = {column for column, *_ in found} | kinds
+        for column in [name for name in self.named("status") if name not in known]:
+            found += [(column, each, True) for each in self._codes(column)]
+        return {each: (self._number(column, each), keep) for column, each, keep in found}
+
+    def _number(self, column: str, word: str) -> int:
+        return int(self.scalar(f"count(*) FILTER ({self.source.word(column)} = {literal(word)})"))
+
+    def _codes(self, column: str) -> list[str]:
+        """Return the codes of a column of statuses; none if it has anything else."""
+        codes = self.words(column) or []
+        are_codes = 1 < len(codes) <= _MOST_UNNAMED and all(map(_STATUS_CODE.fullmatch, codes))
+        return codes if are_codes else []
+
     def _by_codes(self, counted: Counted, column: str, own: Mapping[str, bool]) -> None:
         """Leave out the rows with the codes that the caller names; warn of codes that nobody explains."""
-        codes, word = self.words(column) or [], self.source.word(column)
-        if not 1 < len(codes) <= _MOST_UNNAMED or not all(map(_STATUS_CODE.fullmatch, codes)):
+        codes, word = self._codes(column), self.source.word(column)
+        if not codes:
             return
         counted.columns.add(column)
         for each in codes:
             if not own.get(each, True):
                 self._leave_out(counted, each, f"{word} = {literal(each)}")
         if not {*codes} & {*own}:
-            counts = ", ".join(
-                f"{each} in {self.scalar(f'count(*) FILTER ({word} = {literal(each)})'):,}" for each in codes
-            )
+            counts = ", ".join(f"{each} in {self._number(column, each):,}" for each in codes)
             warn(
                 f"the codes in {column!r} do not say which rows are paid, and all count: {counts} rows. "
                 f"Leave out those that do not count, as with statuses={{{codes[0]!r}: False}}"

@@ -305,10 +305,7 @@ def _listed(body: Any) -> list[Any]:
 
 
 def _record(
-    hit: interactions.CollectHit,
-    request: ServiceRequest,
-    settings: ProjectSettings,
-    visitor: str | None,
+    hit: interactions.CollectHit, request: ServiceRequest, settings: ProjectSettings, visitor: str | None
 ) -> dict[str, Any]:
     headers, address = request.headers, request.address
     id = (hit.hitId or new_uuid()).lower()

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants, schema
+from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, warn
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import Source, instant, literal, quoted
@@ -54,7 +55,7 @@ def check_events(connection: Connection, source: Source, project: batch.Project)
     checks.refuse_unknown([*schema.EVENT.names, *keyed], _OBJECTS)
     checks.project(project.project_id)
     checks.word("_id", pattern=UUID, form="a UUID", lower=True, default="CAST(uuidv7() AS VARCHAR)")
-    checks.word("userId", pattern=HEX_ID, form="24 lower-case hexadecimal digits", required=True)
+    checks.user()
     checks.instant("eventDate", required=True, recent=not project.is_mirror)
     if project.is_mirror:
         # A mirror holds every record of its source, however odd.
@@ -424,7 +425,7 @@ def _warn_of_odd(connection: Connection, table: str) -> None:
     )
     for key, problem, is_kept, count in connection.execute(query).fetchall():
         effect = "kept as they are" if is_kept else "left out of their events"
-        warn(f"sync: {count:,} values of the metric {key!r} are {effect}; each {problem}")
+        warn(f"sync: {counted(count, 'values')} of the metric {key!r} {effect}; each {problem}")
 
 
 def _instant(text: str) -> str:

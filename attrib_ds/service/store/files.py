@@ -264,7 +264,7 @@ def read_counter(file: Path) -> int | None:
 def _unreadable(path: Path, problem: str) -> errors.Unavailable:
     return errors.Unavailable(
         f"path: the write counter {str(path)!r} cannot be read: {problem}. Without it, lost writes cannot be "
-        "detected; remove it to open the project nevertheless",
+        "detected; remove it to open the project nevertheless"
     )
 
 

@@ -330,7 +330,7 @@ def _uri(path: PurePath) -> str:
 def _damaged(path: Path, problem: str) -> Unavailable:
     return Unavailable(
         f"path: the queue {str(path)!r} cannot be read: {problem}. Put it back, or a backup of the project "
-        "(`attrib-ds restore`). To go on without the events and hits that only it has, remove it",
+        "(`attrib-ds restore`). To go on without the events and hits that only it has, remove it"
     )
 
 

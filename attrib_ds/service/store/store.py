@@ -567,7 +567,7 @@ def _refuse(file: Path, error: Exception) -> NoReturn:
         holder = "this process, in another mode," if is_own else "another process"
         raise ProjectInUse(
             f"path: {holder} holds {str(file)!r}; close it there, share the project with `attrib-ds serve`, "
-            "or open it everywhere with read_only=True",
+            "or open it everywhere with read_only=True"
         ) from error
     if "not a valid DuckDB database" in message or file.is_dir():
         if files.read_counter(file):
@@ -626,7 +626,7 @@ def check_meta(meta: Meta, path: str | Path, project_id: str) -> None:
     """Refuse a file of another format version, or of another project."""
     if meta.project_id != project_id:
         raise InvalidRequest(
-            f"project_id: {str(path)!r} holds the project {meta.project_id!r}, not {project_id!r}",
+            f"project_id: {str(path)!r} holds the project {meta.project_id!r}, not {project_id!r}"
         )
     if meta.version != VERSION:
         remedy = "upgrade attrib-ds" if meta.version > VERSION else "open it with the release that wrote it"
@@ -634,7 +634,7 @@ def check_meta(meta: Meta, path: str | Path, project_id: str) -> None:
             remedy = "open it once for writing, which brings it up to date"
         raise Unavailable(
             f"path: {str(path)!r} has format version {meta.version}, and this release of attrib-ds reads "
-            f"version {VERSION} only; {remedy}",
+            f"version {VERSION} only; {remedy}"
         )
 
 
@@ -645,7 +645,7 @@ def _check_objects(connection: duckdb.DuckDBPyConnection, path: str | Path) -> N
         raise InvalidRequest(
             f"path: {str(path)!r} has views, macros or other objects that a project does not have: "
             f"{json_values.listed(tuple(names))}; drop them, or put a backup in its place with `attrib-ds "
-            "restore`",
+            "restore`"
         )
 
 

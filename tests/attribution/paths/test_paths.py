@@ -1,5 +1,6 @@
 """Paths: construction, summaries and invalid input."""
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +39,23 @@ CONVERSIONS = pd.DataFrame(
         "currency": ["EUR", "EUR"],
     }
 )
+
+
+@pytest.mark.parametrize("zone", ["UTC", None])
+def test_midnights_with_a_zone_are_instants_and_midnights_without_one_are_days(zone):
+    clicks = pd.DataFrame(
+        {"user_id": ["u"], "node_id": ["ads"], "date": pd.to_datetime(["2025-01-02T10:00Z"])}
+    )
+    days = pd.Series(pd.to_datetime(["2025-01-02", "2025-01-03"])).dt.tz_localize(zone)
+    orders = pd.DataFrame({"event_id": ["e", "f"], "user_id": ["u", "v"], "date": days})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", errors.InputWarning)
+        paths = Paths.from_frames(clicks, orders)
+    said = [str(each.message) for each in caught]
+    assert [
+        message.startswith("conversions: all dates are midnights with a time zone") for message in said
+    ] == ([True] if zone else [])
+    assert paths.to_pandas()["node_id"].dropna().tolist() == ([] if zone else ["ads"])
 
 
 def test_a_node_opens_assists_and_closes_conversions():

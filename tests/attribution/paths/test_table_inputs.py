@@ -60,10 +60,10 @@ def with_rows(users, currencies, amounts=None):
 @pytest.mark.few(2)
 @pytest.mark.parametrize("user", [None, "", "(Not Set)", "undefined", "0000000000000000"])
 def test_g250_users_who_stand_for_nobody_are_not_one_person(user):
-    said = "interactions: 2 rows without a 'userId': they are in no path"
+    said = "interactions: 2 rows without 'userId': they are in no path"
     with (
         pytest.warns(InputWarning, match=said),
-        pytest.warns(InputWarning, match="events: 2 rows without a 'userId': as conversions they are unattr"),
+        pytest.warns(InputWarning, match="events: 2 rows without 'userId': as conversions they are unattr"),
     ):
         tables = with_rows(["ann", user, user], ["EUR"] * 3)
     paths = at.conversion_paths(tables, event_type="order", statistic="turnover")

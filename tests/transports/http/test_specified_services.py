@@ -351,7 +351,7 @@ def test_identity_data_of_any_form_costs_no_interaction(shop, service, data):
         return page(*[visit(1, 3) | session] * is_first, offset=json.loads(asked.body).get("offset", 0))
 
     serve(service, search=search)
-    with pytest.warns(errors.InputWarning, match="1 interactions are mirrored without .*userData"):
+    with pytest.warns(errors.InputWarning, match="1 interaction mirrored without .*userData"):
         mirror = at.sync(shop, ":memory:", personal=True, integrations=[])
     with mirror:
         assert len(at.search_interactions(mirror, filtered=None, bots=None)) == 1
