@@ -279,7 +279,7 @@ class Http:
         except errors.AttribError as caught:
             error = caught
         else:
-            if operation.extension and self._is_dubious(result, request):
+            if operation.extension and routed is operation and self._is_dubious(result, request):
                 raise self._lack(operation, 200)
             return result
         # Raised outside the handler, so that no error has another one as its context.
@@ -332,8 +332,8 @@ class Http:
                 self._probe("get_settings", request)
             except errors.NotSupported:
                 return True
-            except errors.Forbidden:
-                pass  # by a service that has them
+            except errors.AttribError:
+                return False
             self._has_settings = True
         return False
 
