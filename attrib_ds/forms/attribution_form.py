@@ -80,12 +80,7 @@ def attribution(project: Project) -> Form:
         value["statistic"] = "turnover"
     if controls.has_channels(project):
         value["level"] = "channel"
-    texts = (
-        "Which channels earned the conversions?",
-        "Credits conversions and their value to the channels or campaigns that led to them.",
-        "Credit",
-    )
-    return Form(texts, [paths, _CREDITS], project, show_credits, {**value, "models": _FIRST_MODELS})
+    return Form("attribution", [paths, _CREDITS], project, show_credits, {**value, "models": _FIRST_MODELS})
 
 
 def show_credits(credits: Any, form: Form) -> Sequence[Any]:
@@ -225,16 +220,7 @@ def own_files() -> Form:
         files[form_field.name] = FileInput(form_field)
         return files[form_field.name]
 
-    words = {
-        "touchpoints": ("Visits", "One row per visit or ad contact: person, channel, date."),
-        "conversions": ("Conversions", "One row per order or lead: person, date and, if known, value."),
-        "spend": ("Spend", "What campaigns cost, as platforms write it. Several files may be chosen."),
-        "columns": ("Columns", "Found by their names and values. Choose another if one is wrong."),
-        "statuses": ("Statuses of conversions that count", "Rows with other statuses are left out."),
-        "order_sources": ("Count the sources that orders carry", "Each is the last visit before its order."),
-        "dayfirst": ("Dates such as 03/04/2025", "To be chosen if no date of a column shows it."),
-        "decimal": ("Numbers such as 1.000", "To be chosen if no number of a column shows it."),
-    }
+    words = form_fields.words_of("own_files")
     inputs: Inputs = {
         **dict.fromkeys(_ROLES, file),
         **{name: partial(Choice, options=options) for name, options in _DOUBTS.items()},
@@ -246,14 +232,9 @@ def own_files() -> Form:
     )
     left_out = ("event_type", "level", "adjustments", "in_currency", "rates", "later_rate")
     paths = Step(Journeys.paths, "paths", first=("lookback",), leave_out=left_out)
-    texts = (
-        "Which channels earned the conversions in my files?",
-        "Two tables as they come out of your tools; columns with common names are found.",
-        "Credit",
-    )
     waits = "Choose a file of visits and one of conversions. Their first rows appear here, then the credits."
     steps = [journeys, paths, _CREDITS]
-    form = Form(texts, steps, None, _show_own, {"models": _FIRST_MODELS}, waits=waits)
+    form = Form("own_files", steps, None, _show_own, {"models": _FIRST_MODELS}, waits=waits)
     choice: Any = form.control("columns")
     statuses: Any = form.control("statuses")
     sources = form.control("order_sources").widget.layout
