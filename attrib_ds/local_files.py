@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, BinaryIO, Final, cast
 
 from attrib_ds.errors import AttribError, Unavailable
 
@@ -75,6 +75,18 @@ def writing_temporarily() -> AbstractContextManager[None]:
             "free space there, or set TMPDIR to another folder"
         )
     )
+
+
+@contextmanager
+def spooling() -> Iterator[BinaryIO]:
+    """Open a temporary file, which closing deletes; it stays open unless the block raises."""
+    with writing_temporarily():
+        file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  (closed by whoever reads it)
+    try:
+        yield file
+    except BaseException:
+        discard(file)
+        raise
 
 
 def replace(source: Path, target: Path, *, check: Callable[[], object] = bool) -> None:

@@ -22,6 +22,7 @@ from attrib_ds import instants, schema
 from attrib_ds.attribution.calendar import parse_duration
 from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.attribution.paths.project_tables import Tables
+from attrib_ds.contract import OPERATIONS
 from attrib_ds.display import counted, progress
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported, warn
 from attrib_ds.filters import Predicate, interaction, user
@@ -322,7 +323,7 @@ class Copier:
         try:
             return list_all(self.source, operation, **arguments)
         except (NotFound, NotSupported):
-            return schema.RESOURCES[_RESOURCES[operation]].empty_table()
+            return schema.RESOURCES[str(OPERATIONS[operation].answer.resource)].empty_table()
 
     def load(self, resource: str, records: pa.Table) -> None:
         """Load records into the mirror, replacing earlier versions; remember those that it cannot keep."""
@@ -360,16 +361,6 @@ class Copier:
         warn_of_gaps("sync", self.state.get("kept_out", {}))
         written = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in self._written.items())
         _LOG.info("%s: %s", self.mirror.transport.address, written or "no new records")
-
-
-#: Listed resource by operation.
-_RESOURCES: Final = {
-    "list_nodes": "Node",
-    "list_campaigns": "Campaign",
-    "list_outlays": "Outlay",
-    "list_event_types": "EventType",
-    "list_rates": "Rate",
-}
 
 
 def list_all(project: Project, operation: str, **arguments: Any) -> pa.Table:
@@ -514,17 +505,13 @@ def _search(
 def _chunks(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Rechunk tables to the size of a transaction."""
     buffer: list[pa.Table] = []
-    count = 0
     for table in tables:
-        rest = table
-        while count + rest.num_rows >= _INTERACTIONS:
-            yield pa.concat_tables([*buffer, rest.slice(0, _INTERACTIONS - count)])
-            rest = rest.slice(_INTERACTIONS - count)
-            buffer, count = [], 0
-        if rest.num_rows:
-            buffer.append(rest)
-            count += rest.num_rows
-    if buffer:
+        buffer.append(table)
+        while sum(map(len, buffer)) >= _INTERACTIONS:
+            joined = pa.concat_tables(buffer)
+            yield joined.slice(0, _INTERACTIONS)
+            buffer = [joined.slice(_INTERACTIONS)]
+    if any(map(len, buffer)):
         yield pa.concat_tables(buffer)
 
 
@@ -637,8 +624,7 @@ def _users(copier: Copier, where: Predicate | None, *, limit: int) -> tuple[pa.T
 
 def _copy_events(copier: Copier, users: pa.Table) -> None:
 
-    ids = _users_with_events(copier, users)
-    if ids:
+    if ids := _users_with_events(copier, users):
         copier.load("events", _events_of(copier, ids))
     if copier.changed is not None and copier.can_filter:
         # A merge changes interactions of a user without updating their dates.
@@ -653,13 +639,9 @@ def _events_of(copier: Copier, ids: list[str]) -> pa.Table:
     bounds = {"since": copier.scope, "until": copier.until}
     if copier.can_search_events:
         try:
-            found = list_all(copier.source, "search_events", user_ids=ids, **bounds)
+            return list_all(copier.source, "search_events", user_ids=ids, **bounds)
         except (NotFound, NotSupported):
-            found = None
-        # These users have events; a service that answers any path may find none.
-        if found is not None and (found.num_rows or copier.until is not None):
-            return found
-        copier.can_search_events = False
+            copier.can_search_events = False
 
     def events(user_id: str) -> pa.Table:
         listed = list_all(copier.source, "list_user_events", id=user_id, sort="_id", **bounds)

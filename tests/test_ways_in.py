@@ -217,7 +217,7 @@ def check(way, given):
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=2, deadline=None)
+@settings(max_examples=2)
 @given(data())
 def test_every_way_in_gives_what_the_rows_say(way, given):
     check(way, given)
@@ -293,7 +293,7 @@ def test_what_no_time_zone_explains_is_no_matter_of_clocks(way, hours):
 @pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(data())
 def test_every_way_in_gives_what_the_rows_say_in_many_cases(way, given):
     check(way, given)

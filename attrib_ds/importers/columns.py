@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -40,6 +41,7 @@ def inner(name: str) -> str:
     return _WRAPPERS.sub("", name, count=1) if _WRAPPERS.match(name) else name
 
 
+@cache
 def folded(name: str) -> str:
     """Return a name without case, punctuation and the objects around it, which do not matter."""
     return re.sub(r"[^a-z0-9]", "", inner(name).casefold())

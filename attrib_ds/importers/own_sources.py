@@ -124,6 +124,16 @@ def _bare(name: str) -> str:
     return _BEFORE.sub("", folded(name)) or folded(name)
 
 
+def _has_views(table: OwnTable, reading: Reading) -> bool:
+    """Return whether rows are page views, and not orders with the first page of their visit."""
+    page, _ = table.find_views(reading.columns) or (None, None)
+    if page is None or folded(page) not in _LANDINGS:
+        return page is not None
+    words = [table.source.word(name) for name in table.common("value")]
+    have_amounts = [f"avg(CAST(regexp_matches({word}, '[1-9]') AS INT)) > {_HALF}" for word in words]
+    return not any(map(table.scalar, have_amounts))
+
+
 def alone(
     connection: duckdb.DuckDBPyConnection, rows: object, reading: Reading
 ) -> tuple[OwnTable | None, OwnSource | None]:
@@ -139,6 +149,6 @@ def alone(
         ids = [table.profile[name] for role in ("conversion", "value") for name in table.common(role)]
         has_orders = any(each.filled > _HALF * each.rows for each in ids) and not table.common("flag")
         has_orders = has_orders and not {"flag", "touch"} & {*reading.columns}
-        has_orders = has_orders and table.find_views(reading.columns) is None
+        has_orders = has_orders and not _has_views(table, reading)
     own = OwnSource(table) if has_orders and "node" not in reading.columns else None
     return table, own if own is not None and own.count else None

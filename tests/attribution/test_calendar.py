@@ -18,7 +18,7 @@ FIRST, LAST = datetime(2024, 1, 1), datetime(2026, 1, 1)
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.datetimes(FIRST, LAST), min_size=1, max_size=20), st.sampled_from(ZONES))
 # The seconds around both changes of the clocks in Paris.
 @example(

@@ -110,7 +110,7 @@ journeys = st.lists(
 
 @pytest.mark.large
 @pytest.mark.slow
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(10))
 @given(journeys, st.sampled_from([0.1, 1.0, 5.0]))
 @example([("a", False)] * 14, 1.0)
 @example([("a", True)] * 14, 1.0)

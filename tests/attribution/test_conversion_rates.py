@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.journeys_as_paths import credited, journeys, paths_of, users_of
 from support.law_examples import examples
@@ -15,7 +15,7 @@ from support.reference_path_models import fractribution as reference_fractributi
 from attrib_ds import Paths, attribute, errors
 from attrib_ds.attribution.models import ConversionRateShapley, Fractribution
 
-few = settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=examples(8))
 
 
 @pytest.mark.slow
@@ -182,9 +182,7 @@ def test_a_set_is_worth_the_rate_of_the_paths_that_have_exactly_its_nodes():
 
 # Fractribution: by hand, by the definition, and after transforms.
 
-few_fractribution = settings(
-    max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+few_fractribution = settings(max_examples=examples(10))
 
 
 def test_by_hand_of_fractribution():

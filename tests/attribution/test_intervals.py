@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, chisquare, gamma, poisson
 from support.law_examples import examples
@@ -34,7 +34,7 @@ conversions = st.lists(
     st.tuples(users, st.integers(0, 24).map(lambda day: START + timedelta(day)), st.integers(-9, 50)),
     max_size=5,
 ).map(lambda rows: [(f"e{index}", *row) for index, row in enumerate(rows)])
-few = settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=examples(12))
 
 
 def paths_of(touched, converted):
@@ -488,7 +488,7 @@ def test_variances_of_few_samples_use_students_t():
 amounts = st.floats(0, 1e9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(amounts, amounts, amounts, st.floats(0.01, 0.999))
 @example(0.0, 0.0, 0.0, 0.95)
 @example(0.0, 1.0, 1.0, 0.95)
@@ -613,7 +613,7 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(30))
 @given(rows, st.integers(0, 5), st.integers(1, 6))
 @example([], 0, 2)
 @example([(7, 0, 1.0, 1.0), (7, 0, 1.0, 1.0)], 0, 3)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from support.journeys_as_paths import NOON, credited, journeys, paths_of, users_of
 
@@ -27,7 +27,7 @@ from attrib_ds.records.frames import TEXT, to_pandas
 TABLE = Path(__file__).with_name("invariants.txt")
 ROOT = Path(__file__).parents[1]
 
-few = settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=3)
 
 #: One of each kind: by age, by place, by node, by set of nodes, by path.
 NORMALISED = {

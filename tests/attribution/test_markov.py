@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.dtype_names import dtype_names
 from support.journeys_as_paths import HOUR, NOON, credited, journeys, paths_of, users_of
@@ -18,7 +18,7 @@ from support.reference_path_models import removal_effects as reference_effects
 from attrib_ds import Paths, attribute, errors, removal_effects, transition_matrix
 from attrib_ds.attribution.models import Markov, model_named
 
-few = settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=examples(6))
 
 #: Six walks: two a > b convert, one b converts, two a and one b do not.
 SIX = [(("a", "b"), 2, 20.0, 0), (("b",), 1, 4.0, 1), (("a",), 0, 0.0, 2)]

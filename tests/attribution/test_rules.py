@@ -5,7 +5,7 @@ import re
 import ibis
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from scipy.stats import chi2
 from support.dtype_names import dtype_names
 from support.journeys_as_paths import HOUR, NOON, credited, journeys, paths_of, users_of
@@ -16,7 +16,7 @@ from attrib_ds import Paths, attribute, errors, position_credits
 from attrib_ds.attribution import rules
 from attrib_ds.attribution.models import Shapley, TimeDecay, rule_models
 
-few = settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=examples(10))
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from attrib_ds.filters import to_json
 from attrib_ds.filters.ibis_form import to_ibis
 from attrib_ds.schema import INTERACTION, NODE, NODE_TYPES
 
-FEW = settings(deadline=None, max_examples=examples(20))
+FEW = settings(max_examples=examples(20))
 TEXTS = st.none() | st.text(alphabet="aAbéÉ%_\\'. ", max_size=3)
 MOMENTS = st.none() | st.sampled_from(
     [

@@ -91,7 +91,7 @@ def test_double_negation_of_single_rules(predicate):
 
 @pytest.mark.large
 @pytest.mark.slow
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_laws_of_building(data, any_predicate):
     predicate = data.draw(any_predicate)
@@ -104,7 +104,7 @@ def test_laws_of_building(data, any_predicate):
     assert as_condition(as_condition(predicate)) == as_condition(predicate)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(text=st.text())
 def test_any_text_survives_repr(text):
     try:

@@ -27,7 +27,7 @@ def user_leaf(**changed):
 
 @pytest.mark.large
 @pytest.mark.slow
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_json_gives_the_predicate_back(data, any_predicate):
     predicate = data.draw(any_predicate)

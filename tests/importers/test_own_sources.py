@@ -72,6 +72,9 @@ def woocommerce(**more):
         (orders(landing_site=["/?utm_source=google&utm_medium=cpc", "/boots", None],
                 referring_site=[None, BING, None], source_name=["web", "web", "pos"]),
          {"google/cpc": 120.0, "organic-search/bing": 60.0}),
+        (orders(landing_site=["/?utm_source=google&utm_medium=cpc", "/boots", "/"],
+                referring_site=["https://www.google.com/", BING, BING]),
+         {"google/cpc": 50.0, "organic-search/bing": 130.0}),
         (orders(gclid=["x1", None, None], **{"lastVisit.landingPage": [f"{SHOP}/", f"{SHOP}/boots", None]}),
          {"google/cpc": 120.0, "direct": 60.0}),
         (woocommerce(**{
@@ -83,7 +86,7 @@ def woocommerce(**more):
         (woocommerce(Origin=["Source: Newsletter", "Organic: Google", "Direct"]),
          {"Newsletter": 50.0, "organic-search/Google": 60.0}),
     ],
-    ids=["utm", "words", "point of sale", "pair", "shopify", "click id", "woocommerce", "origin"],
+    ids=["utm", "words", "point of sale", "pair", "shopify", "landing site", "click id", "woocommerce", "origin"],
 )  # fmt: skip
 def test_orders_alone_have_their_source_as_the_last_touch(table, expected):
     assert last(at.read_journeys(table, currency="EUR").paths()) == expected
@@ -144,6 +147,13 @@ def test_the_command_credits_orders_alone_and_beside_touchpoints(tmp_path, capsy
     "more",
     [
         {"converted": [1, 0, 1], "channel": ["seo", "tv", "seo"]},
+        # Visits, of which one has bought.
+        {
+            "landing_site": [f"{SHOP}/?utm_source=a&utm_medium=b"] * 3,
+            "total": [0, 0, 9.5],
+            "order_id": ["v1", "v2", "v3"],
+            "event": ["page", "page", "purchase"],
+        },
         {"event": ["page", "page", "purchase"], "page_url": [f"{SHOP}/?utm_source=a&utm_medium=b"] * 3},
     ],
 )

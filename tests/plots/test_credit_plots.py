@@ -258,7 +258,7 @@ def test_given_axes_are_used_and_their_figure_is_unchanged(credit):
     pd.testing.assert_frame_equal(frame, before)
 
 
-@settings(max_examples=examples(40), deadline=None)  # each example draws
+@settings(max_examples=examples(40))  # each example draws
 @given(
     amounts=st.lists(st.integers(-50, 50), min_size=1, max_size=40),
     unattributed=st.integers(0, 9),

@@ -103,7 +103,7 @@ def test_negative_weights_are_drawn():
     assert legend(ax)[0] == "first touch (median 1.5 days)"
 
 
-@settings(max_examples=examples(40), deadline=None)  # each example draws
+@settings(max_examples=examples(40))  # each example draws
 @given(
     st.lists(st.tuples(st.floats(0, 400), st.floats(0, 400), st.integers(0, 5)), min_size=1, max_size=30),
 )

@@ -135,7 +135,7 @@ def test_many_nodes_and_long_names_draw():
     assert all(sum(heights) == 500 for column, heights in blocks(ax).items() if column > 0)
 
 
-@settings(max_examples=examples(40), deadline=None)  # each example draws
+@settings(max_examples=examples(40))  # each example draws
 @given(
     paths=st.dictionaries(
         st.text("ef", min_size=1, max_size=5),

@@ -212,7 +212,7 @@ def _written(draw, tree):
 
 @pytest.mark.large
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), st.sampled_from(sorted(RESOURCES)))
 def test_any_page_is_read_exactly(data, name):
     schema = RESOURCES[name]
@@ -227,7 +227,7 @@ def test_any_page_is_read_exactly(data, name):
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.data(), st.sampled_from(sorted(RESOURCES)))
 def test_a_split_into_pages_changes_nothing(data, name):
     schema = RESOURCES[name]

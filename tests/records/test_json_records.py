@@ -206,7 +206,7 @@ def values(field):
 
 @pytest.mark.large
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from(sorted(RESOURCES)), st.data())
 def test_reading_what_was_written_gives_the_table_back(name, data):
     schema = RESOURCES[name]

@@ -371,7 +371,7 @@ def parsed(text):
 
 @pytest.mark.large
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(texts=st.lists(almost_instants, min_size=20, max_size=60))
 @example(texts=["2025-01-31", "20250131", "", "soon", "2025-02-30T00:00:00Z", "2024-02-29T23:59:60.5Z"])
 @example(texts=["0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01", "2025-01-31T12:00Z"])

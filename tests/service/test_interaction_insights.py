@@ -242,9 +242,7 @@ def moments():
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(span=st.one_of(st.integers(1, 60), st.integers(1, 10**13)), count=st.integers(1, 1_000))
 @example(span=7, count=3)
 @example(span=10**13, count=3)
@@ -295,9 +293,7 @@ def crowd():
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     group=st.sampled_from([None, "geo.city", "type", "nodeId", "userLifetimeIndex", "isBot", "userId"]),
     interval=st.sampled_from([None, "day", "week", "dayOfWeek", "hourOfDay", "custom"]),

@@ -186,9 +186,7 @@ def test_pages_and_their_total(service, page, expected):
     assert (answer.total, answer.offset, answer.limit) == (4, page.get("offset", 0), page.get("limit"))
 
 
-@settings(
-    max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     column=st.sampled_from(["startDate", "geo.city", "hitCount", "type", "nodeId", "trafficFilterId"]),
     direction=st.sampled_from([1, -1]),

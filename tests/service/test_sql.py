@@ -317,7 +317,7 @@ WORDS = st.sampled_from([
 @pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(WORDS, max_size=60),
     st.sampled_from(["SELECT ", "SELECT _id FROM users ", "WITH ", "FROM ", "("]),
@@ -329,7 +329,7 @@ def test_any_words_are_admitted_or_refused_in_time(words, start):
 @pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(FORMS)), st.integers(1, 12)), min_size=1, max_size=8),
     st.sampled_from(sorted(TABLES)),
@@ -375,7 +375,7 @@ def expressions():
 @pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     expressions(),
     st.sampled_from(["", " WHERE {0}", " ORDER BY {0}, a LIMIT 2", " GROUP BY ALL HAVING true"]),

@@ -90,7 +90,7 @@ def described(nodes):
 
 
 @given(st.lists(VISITS, max_size=8))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @example([Traffic("organic-search", "google"), Traffic("google", channel="Organic Search")])
 @example([Traffic("google", "cpc"), Traffic("google", None, "cpc")])
 @example([Traffic("google", "cpc", "cpc", ad="x"), Traffic("google", "cpc", "cpc", keyword="x")])

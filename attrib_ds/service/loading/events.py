@@ -285,7 +285,8 @@ def stage_metrics(connection: Connection, staged: batch.Staged, keys: Keys, proj
         nested = _read_nested(connection, staged, project)
         # A mirrored event that has an odd metric is kept without it.
         fit = (
-            f"AND (problem IS NULL OR {CURRENCY_RULE}) QUALIFY row_number() OVER (PARTITION BY row, key) = 1"
+            f"AND (problem IS NULL OR {CURRENCY_RULE}) QUALIFY row_number() OVER "
+            "(PARTITION BY row, key ORDER BY deletedAt IS NOT NULL, updatedAt DESC NULLS LAST) = 1"
         )
         queries.append(
             f"SELECT * EXCLUDE (problem, is_built_in) FROM {nested} WHERE NOT is_built_in "

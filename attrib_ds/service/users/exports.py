@@ -190,26 +190,21 @@ def write_xlsx(header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]
         If the file cannot be written, such as on a full disk.
     """
     library = xlsxwriter()
-    with local_files.writing_temporarily():
-        file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (returned to the caller)
-    try:
-        # Also holds the parts of the sheet until the workbook is complete.
-        with local_files.writing_temporarily(), tempfile.TemporaryDirectory() as folder:
-            workbook = library.Workbook(file, {"constant_memory": True, "tmpdir": folder})
-            sheet = workbook.add_worksheet("users")
-            try:
-                _write(sheet, workbook.add_format({"num_format": _DATE}), header, batches)
-            except BaseException:
-                sheet.row_data_fh.close()
-                raise
-            try:
-                workbook.close()
-            except library.exceptions.FileCreateError as error:
-                raise error.args[0] from None
-            file.seek(0)
-    except BaseException:
-        local_files.discard(file)
-        raise
+    # The folder holds the parts of the sheet until the workbook is complete.
+    folder = tempfile.TemporaryDirectory
+    with local_files.spooling() as file, local_files.writing_temporarily(), folder() as parts:
+        workbook = library.Workbook(file, {"constant_memory": True, "tmpdir": parts})
+        sheet = workbook.add_worksheet("users")
+        try:
+            _write(sheet, workbook.add_format({"num_format": _DATE}), header, batches)
+        except BaseException:
+            sheet.row_data_fh.close()
+            raise
+        try:
+            workbook.close()
+        except library.exceptions.FileCreateError as error:
+            raise error.args[0] from None
+        file.seek(0)
     return file
 
 

@@ -3,10 +3,9 @@
 import codecs
 import io
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -123,7 +122,7 @@ def spool_answer(
     page: Any = request
     expected = columns(operation, request)
     rows = 0
-    with _readable(response, operation), _spooling() as file:
+    with _readable(response, operation), local_files.spooling() as file:
         stream = _ArrowStream(response.pieces(None), expected, most=page.limit)
         with local_files.writing_temporarily():
             writer = pa.ipc.new_file(file, expected)
@@ -148,18 +147,6 @@ def _spooled(file: BinaryIO, expected: pa.Schema) -> Iterator[pa.Table]:
         with pa.ipc.open_file(file) as reader:
             for number in range(reader.num_record_batches):
                 yield pa.Table.from_batches([reader.get_batch(number)], expected)
-
-
-@contextmanager
-def _spooling() -> Iterator[BinaryIO]:
-    """Open a temporary file, which closing deletes; it stays open unless the block raises."""
-    with local_files.writing_temporarily():
-        file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  (closed by whoever reads it)
-    try:
-        yield file
-    except BaseException:
-        local_files.discard(file)
-        raise
 
 
 @contextmanager
@@ -296,7 +283,9 @@ def _fields(text: str | None) -> str | None:
 
 def _metrics(text: str | None) -> str | None:
     """Return the metrics of an event with states and amounts as the specification writes them."""
-    if text is None or not _ODD_METRIC.search(text):
+    if text is None or not (
+        _ODD_METRIC.search(text) or len(_CURRENCY.findall(text)) > len(_OBJECT.findall(text))
+    ):
         return text
     metrics = json_numbers.load_exact(text)
     metrics = [*metrics.values()] if isinstance(metrics, dict) else metrics
@@ -311,9 +300,9 @@ def _metrics(text: str | None) -> str | None:
     return json_values.encode(metrics)
 
 
-_ODD_METRIC: Final = re.compile(
-    r'^\s*\{|"current"\s*:\s*(?:true|false|"|[-\d.]+[^}]*"currency")|"currency"[^{}]*"current"\s*:\s*[-\d]'
-)
+_ODD_METRIC: Final = re.compile(r'^\s*\{|"current"\s*:\s*(?:true|false|")')
+_CURRENCY: Final = re.compile(r'"type"\s*:\s*"currency"')
+_OBJECT: Final = re.compile(r'"current"\s*:\s*\{')
 _STATES: Final = {"true": 1, "1": 1, "false": 0, "0": 0}
 _REPAIRS: Final = {
     "EventType": {"fields": _fields},
@@ -357,7 +346,8 @@ def without_repeats(table: pa.Table, operation: Operation, project_id: str) -> p
 
 
 def _key_of(table: pa.Table) -> str | None:
-    return next((name for name in ("_id", "id") if name in table.column_names), None)
+    # Columns outside of the schema, such as another id, come last.
+    return next((name for name in table.column_names if name in ("_id", "id")), None)
 
 
 def _total(counters: Mapping[str, int | None], asked: int, rows: int) -> int | None:
@@ -537,7 +527,7 @@ def _outcome(item: Any) -> str | errors.AttribError:
 
 def _file(response: session.Response, request: Any) -> File:
     """Spool a file to disk, so that a truncated download can be retried; refuse any other content."""
-    with _spooling() as spool:
+    with local_files.spooling() as spool:
         for piece in response.pieces(None):
             with local_files.writing_temporarily():
                 spool.write(piece)

@@ -15,18 +15,11 @@ from attrib_ds.transports.http.session import PROXY_ADVICE, AttemptFailed, Respo
 _KINDS: Final[dict[int, type[errors.AttribError]]] = {
     401: errors.Unauthorized,
     403: errors.Forbidden,
-    404: errors.NotFound,
-    405: errors.NotSupported,
-    407: errors.Unavailable,
-    408: errors.Unavailable,
     409: errors.Conflict,
-    410: errors.NotFound,
-    425: errors.Unavailable,
     429: errors.TooManyRequests,
-    501: errors.NotSupported,
-    502: errors.Unavailable,
-    503: errors.Unavailable,
-    504: errors.Unavailable,
+    **dict.fromkeys((404, 410), errors.NotFound),
+    **dict.fromkeys((405, 501), errors.NotSupported),
+    **dict.fromkeys((407, 408, 425, 502, 503, 504), errors.Unavailable),
 }
 #: Statuses of transient failures, after which a retry may succeed.
 _TRANSIENT: Final = frozenset({408, 425, 500, 502, 503, 504})
@@ -48,18 +41,7 @@ _REPLACEABLE: Final = frozenset({"create_events", "search_events"})
 _NAMES_LIMIT: Final = re.compile(r"\blimit|page.?size|per.?page|too (?:large|many)", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"(?<![\w.-])[0-9]{1,9}(?![\w.])")
 #: Words in the names of members with the text of an error, the most telling first.
-_TELLING: Final = (
-    "message",
-    "msg",
-    "detail",
-    "description",
-    "errors",
-    "error",
-    "reason",
-    "title",
-    "fault",
-    "exception",
-)
+_TELLING: Final = "message msg detail description errors error reason title fault exception"
 _BARE: Final = frozenset({"Bad Request", "Internal Server Error", "Not Found"})
 #: Characters of a message of our own service, and of what another service says.
 _LONGEST: Final = 600
@@ -102,17 +84,14 @@ def read_failure(
         Its error has the same message as in an embedded project if the service sends one.
     """
     redact = str if token is None else token.redact
-    body = read_body(response.beginning(), redact)
-    status = response.status
-    message = _message(body)
+    body, status = read_body(response.beginning(), redact), response.status
+    message, said, is_ours = _message(body), told(body), "requestId" in body
+    advice = _ADVICE.get(status, "")
     if 300 <= status < 400:
         advice = _redirection(response.headers.get("Location", ""), url)
-    elif ("requestId" not in body and status == 405) or (not message and status in (404, 501)):
+    elif (not is_ours and status == 405) or (not message and status in (404, 501)):
         advice = "check url=, or give the path of this operation in routes="
-    else:
-        advice = _ADVICE.get(status, "")
-    is_ours = "requestId" in body
-    text = f"HTTP {status} from {url}{_foreign_error(body)}"
+    text = f"HTTP {status} from {url}{f': {said}' if said else ''}"
     if not is_ours and message in _BARE:
         text = f"{operation.name}: {text}"
     elif message:
@@ -133,17 +112,15 @@ def read_failure(
     if 300 <= status < 400:
         error.details.append({"type": "moved"})
     # Our own service says in details what is wrong.
-    details = body.get("details")
+    is_about_limit = status == 400 and not body.get("details") and _NAMES_LIMIT.search(f"{message} {said}")
     limit = getattr(request, "limit", None) or 0
-    told_of = f"{message}{_foreign_error(body)}"
-    if limit > 1 and (
-        status in (413, 504) or (status == 400 and not details and _NAMES_LIMIT.search(told_of))
-    ):
-        named = [int(number) for number in _NUMBER.findall(told_of) if 0 < int(number) < limit]
+    if limit > 1 and (status in (413, 504) or is_about_limit):
+        numbers = map(int, _NUMBER.findall(f"{message} {said}"))
+        named = [number for number in numbers if 0 < number < limit]
         error.details.append({"type": PAGE_TOO_LARGE, "value": max(named, default=limit // 2)})
         retry = "never"
     # Our own service names its request when it forbids one, and the argument of what it does not find.
-    is_own = "requestId" in body and status in {403, *_MAY_LACK}
+    is_own = is_ours and status in {403, *_MAY_LACK}
     is_own |= status == 404 and error.field is not None
     lacking = LACKING | _MAY_LACK if may_be_lacking(operation) else LACKING
     if operation.extension and status in lacking and not is_own:
@@ -235,12 +212,6 @@ def title(page: str) -> str:
     return " ".join(unescape(text).split())[:_LONGEST_FOREIGN]
 
 
-def _foreign_error(body: Mapping[str, Any]) -> str:
-    """Describe an error that is not in the form of the specification, such as the page of a proxy."""
-    text = told(body)
-    return f": {text}" if text else ""
-
-
 def told(body: Any, *, is_all: bool = False) -> str:
     """Return what an error says, in one line: its most telling member, or else its lists by field.
 
@@ -254,7 +225,7 @@ def told(body: Any, *, is_all: bool = False) -> str:
     'limit: is too large'
     """
     if isinstance(body, Mapping):
-        telling = dict.fromkeys(name for word in _TELLING for name in body if word in name.lower())
+        telling = dict.fromkeys(name for word in _TELLING.split() for name in body if word in name.lower())
         text = next((text for name in telling if (text := told(body[name], is_all=True))), "")
         place = body.get("loc")
         if text and isinstance(place, list):

@@ -318,6 +318,9 @@ class Session:
                     stream=True,
                 ) as response,
             ):
+                if response.status_code < 200:
+                    # Such as 103: http.client reads no answer after it.
+                    raise urllib3.exceptions.ProtocolError
                 return read(Response(response, seconds=self._timeouts.body))
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             problem, retry, reached_service = _diagnose(error, call, self._timeouts)

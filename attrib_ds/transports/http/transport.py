@@ -133,7 +133,7 @@ class Http:
         self._page_sizes: dict[str, int] = {}
         #: Additions to the specification that the service lacks, with the status that says so.
         self._lacking: dict[str, int] = {}
-        self._is_admitted = False
+        self._is_admitted = self._has_settings = False
         #: In what requests differ for this service, see :func:`_concession`.
         self._concessions: set[str] = set()
         #: Unknown fields of streams, of which a connection warns once.
@@ -256,7 +256,7 @@ class Http:
         if self._is_closed:
             raise errors.Unavailable("the project is closed; connect() opens it again")
         if operation.name in self._lacking:
-            raise self._lack(operation)
+            raise self._lack(operation, self._lacking[operation.name])
         request = self._as_taken(request)
         routed = self._operations[operation.name]
         wire = to_wire(routed, request)
@@ -289,9 +289,13 @@ class Http:
                 raise
 
         try:
-            return self._session.retry(attempt, is_safe=operation.idempotent, is_wanted=is_wanted)
+            result = self._session.retry(attempt, is_safe=operation.idempotent, is_wanted=is_wanted)
         except errors.AttribError as caught:
             error = caught
+        else:
+            if operation.extension and self._is_dubious(result, request):
+                raise self._lack(operation, 200)
+            return result
         # Raised outside the handler, so that no error has another one as its context.
         concession = _concession(request, call, error)
         if concession is not None and concession not in self._concessions:
@@ -301,7 +305,8 @@ class Http:
             self._concessions.discard(concession)
         if isinstance(error, errors.Conflict) and is_event and not error.details:
             error.message += "; the service may have stored an event with this nonce before"
-        raise self._lack(operation) if self._lacks(operation, request, error) else error
+        status = self._status_of_lack(request, error)
+        raise error if status is None else self._lack(operation, status)
 
     def _as_taken(self, request: Any) -> Any:
         """Name the properties to return, with the id, which not all services take for a key of users."""
@@ -315,30 +320,45 @@ class Http:
             return request.model_copy(update={"fields": ("_id", *request.fields)})
         return request
 
-    def _lacks(self, operation: Operation, request: Any, error: errors.AttribError) -> bool:
-        """Return whether an error says that the service lacks an addition to the specification."""
+    def _status_of_lack(self, request: Request, error: errors.AttribError) -> int | None:
+        """Return the status that says that the service lacks an addition to the specification, if it does."""
         status = remote_errors.noted(error, remote_errors.LACKS)
-        if status is None:
-            return False
         is_doubtful = status not in remote_errors.LACKING
         is_doubtful |= status in (401, 403) and not self._is_admitted
-        if is_doubtful and self._tokens is not None:
+        if status is not None and is_doubtful and self._tokens is not None:
             # The token and the service are good if they are good for what the specification has.
-            probed = OPERATIONS["list_event_types"]
-            project_id = getattr(request, "projectId", None) or request.project_ids[0]
             try:
-                self._fetch(probed, build(probed, project_id=project_id, limit=1), answers.read_answer)
+                self._probe("list_event_types", request, limit=1)
             except errors.AttribError:
-                return False
+                return None
+        return status
+
+    def _probe(self, name: str, request: Any, **arguments: Any) -> None:
+        """Try another operation in the project of a request."""
+        project_id = getattr(request, "projectId", None) or request.project_ids[0]
+        probed = OPERATIONS[name]
+        self._fetch(probed, build(probed, project_id=project_id, **arguments), answers.read_answer)
+
+    def _is_dubious(self, result: object, request: Any) -> bool:
+        """Return whether a result is empty and from a service that answers any path: it has no settings."""
+        if isinstance(result, Answer) and result.count == 0 and not (result.total or self._has_settings):
+            try:
+                self._probe("get_settings", request)
+            except errors.NotSupported:
+                return True
+            except errors.Forbidden:
+                pass  # by a service that has them
+            self._has_settings = True
+        return False
+
+    def _lack(self, operation: Operation, status: int) -> errors.NotSupported:
+        """Remember that the service lacks an operation, and warn once of what it costs."""
         if operation.name not in self._lacking and operation.name in _COSTS:
             errors.warn(f"{self.address} has no {operation.name}: {_COSTS[operation.name]}")
         self._lacking[operation.name] = status
-        return True
-
-    def _lack(self, operation: Operation) -> errors.NotSupported:
         advice = "; list_user_events reads the events of a user" if operation.name == "search_events" else ""
         return errors.NotSupported(
-            f"{operation.name}: {self.address} does not offer it (HTTP {self._lacking[operation.name]}); it "
+            f"{operation.name}: {self.address} does not offer it (HTTP {status}); it "
             f"is an addition to the specification that services of attrib-ds have{advice}"
         )
 
@@ -371,17 +391,16 @@ class Http:
                     f"{operation.name}: requires a service-account key; {advice}", field="key"
                 )
             return self._exchange(operation, request, call, None, read)
-        token = self._tokens.get()
-        for number in range(_TOKENS):
+        token, number = None, 0
+        while True:
+            token, number = self._tokens.get(rejected=token), number + 1
             try:
                 return self._exchange(operation, request, call, token, read)
             except AttemptFailed as failure:
                 # A new token that other threads have used up is renewed once more.
-                is_used_up = number == 0 or self._accepted is token
+                is_used_up = number == 1 or (self._accepted is token and number <= _TOKENS)
                 if not isinstance(failure.error, errors.Unauthorized) or not is_used_up:
                     raise
-            token = self._tokens.get(rejected=token)
-        return self._exchange(operation, request, call, token, read)
 
     def _exchange(
         self,

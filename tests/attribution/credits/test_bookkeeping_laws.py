@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.law_examples import examples
 
@@ -22,7 +22,7 @@ OF_NODES = {"c": timedelta(days=8)}
 MODELS = ["time_decay", "shapley", "fractribution"]
 
 #: Few examples with many users each, because each is computed several times.
-few = settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=examples(5))
 several = settings(few, max_examples=examples(15))
 
 users = st.sampled_from("uvwxyz")

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.law_examples import examples
 from support.reference_attribution import credits as reference_credits
@@ -24,7 +24,7 @@ RULES = list(rule_models())
 KINDS = ["last_non_direct", "time_decay", "position_based", "participation"]
 NORMALISED = [rule for rule in RULES if rule != "participation"]
 
-few = settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=examples(15))
 
 users = st.sampled_from(["u", "v", "w"])
 nodes = st.sampled_from(["a", "b", "direct"])

@@ -390,7 +390,7 @@ COMMUTING = ["first_touch", "last_touch", "linear", "linear_ramp", "position_bas
 
 @pytest.mark.large
 @pytest.mark.slow
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25))
 @given(journeys)
 @example([])
 @example([("shoes", 1, 0)])
@@ -404,7 +404,7 @@ def test_rules_that_ignore_nodes_can_be_rolled_up(rows):
         assert left == pytest.approx(right)
 
 
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(15))
 @given(journeys.filter(bool))
 @example([("shoes boots letter", 3, 1), ("generic", 1, 0)])
 def test_drilling_down_and_summing_gives_the_whole(rows):

@@ -303,7 +303,7 @@ def summed(backend, values):
     return table.agg(sum=total(table.x)).to_pyarrow()["sum"][0].as_py()
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(values=amounts, random=st.randoms())
 @example([131073.0, 393216.0, 294916.0, 0.55, -806916.0], Random(0))
 def test_sums_are_exact_and_rounded_once_in_any_order(backend, values, random):

@@ -61,7 +61,7 @@ instants = st.datetimes(datetime(2025, 1, 1), datetime(2025, 12, 31))
 
 @pytest.mark.large
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(instants, st.timedeltas(pd.Timedelta("1s"), pd.Timedelta("90D")), st.integers(0, 999))

@@ -83,7 +83,7 @@ def test_nodes_are_removed_from_paths_that_contain_others(path, options, expecte
 
 @pytest.mark.large
 @pytest.mark.slow
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(15))
 @given(journeys("abc"))
 def test_removing_nodes_equals_paths_without_them(drawn):
     assume({"a", "c"} <= {node for path, *_ in drawn for node in path})

@@ -40,7 +40,7 @@ def load(source):
 
 @pytest.mark.large
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(URLS, URLS, WORDS, WORDS), min_size=1, max_size=5))
 def test_any_text_is_loaded_or_rejected(rows):
     columns = dict(zip(("pageUrl", "referrer", "userAgent", "ip"), zip(*rows, strict=True), strict=True))
@@ -55,7 +55,7 @@ LINE = '203.0.113.7 - {} [31/Jan/2025:12:00:00 +0000] "GET {} HTTP/1.1" 200 5 "{
 
 @pytest.mark.large
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.binary(max_size=60) | st.builds(LINE, WORDS, URLS, URLS, WORDS).map(str.encode), min_size=1)
 )

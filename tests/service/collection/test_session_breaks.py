@@ -120,7 +120,7 @@ HITS = st.lists(
 
 
 @given(HITS, st.sampled_from([(60, 3), (120, 10_000), (24 * 60, 4), (24 * 60, 10_000), (30, 1)]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @example([(n, node, True, "t") for n, node in enumerate("abba" * 3)], (60, 3))
 @example([(n, "direct", False, "t") for n in range(12)] + [(13, "ads", True, "t")], (5, 10_000))
 @pytest.mark.large

@@ -474,7 +474,7 @@ def result(portions):
 @pytest.mark.large
 @pytest.mark.slow
 @given(HITS, st.randoms(use_true_random=False), st.integers(1, 6))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_order_and_portions_of_arrival_do_not_matter(drawn, random, size):
     """And the sessions are those of one hit at a time, in the order of their dates."""
     hits = [

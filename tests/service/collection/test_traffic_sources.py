@@ -196,7 +196,7 @@ REFERRERS = st.sampled_from(["", GOOGLE, "https://shop.example/", "https://ebay.
 
 
 @given(st.lists(st.tuples(URLS, REFERRERS), max_size=8))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @example([({"utm_source": "google"}, ""), ({}, GOOGLE)])
 @example(
     [

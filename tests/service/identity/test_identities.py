@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.identified_users import checked_service, declare, load, see, user_of, users
 from support.law_examples import examples
@@ -62,7 +62,7 @@ def partition(labels):
 
 @pytest.mark.large
 @pytest.mark.slow
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40))
 @given(
     visits=st.lists(VISIT, max_size=5),
     batches=st.lists(st.lists(EVENT, min_size=1, max_size=6), min_size=1, max_size=4),

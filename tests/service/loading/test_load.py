@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.address_databases import IN_PARIS, OF_ORANGE, write_asn, write_geo
 from support.export_rows import ga4_rows, snowplow_rows
@@ -668,7 +668,7 @@ def columns(draw, rows):
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("resource", NAMES)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(data=st.data())
 def test_any_arrow_table_is_loaded_or_refused(resource, data):
     rows = data.draw(st.integers(0, 3))

@@ -141,7 +141,7 @@ def check_metrics(found, expected):
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(15))
 @given(early=EVENTS, late=EVENTS, visits=VISITS, late_visits=VISITS)
 def test_r082_r087_counters_are_those_of_a_recomputation(opened, early, late, visits, late_visits):
     clear(opened)

@@ -252,7 +252,7 @@ def test_lists_are_made_harmless_as_they_are_written():
     assert lines(content)[1] == ["'=1|x", "-1.5"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.lists(
         st.tuples(*[st.text(st.characters(exclude_categories=["Cs"]), max_size=8)] * 2), max_size=5

@@ -208,7 +208,7 @@ def empty():
 @given(st.lists(st.text(FOLDING, min_size=1, max_size=3).filter(str.strip), min_size=1, max_size=6))
 @example(["straße", "STRASSE", "strasse", "strassd"])
 @example(["ﬁn", "fim", "FIO"])
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20))
 def test_g106_text_sorts_by_code_point_of_its_folded_form(empty, names):
     clear(empty)
     visits = [visit(n, userId=hex_id(n), userData=json.dumps({"nick": name})) for n, name in enumerate(names)]

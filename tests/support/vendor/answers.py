@@ -1,6 +1,5 @@
 """Write records, refusals and answers to writes in the form that a variation chooses."""
 
-import csv
 import io
 import json
 from datetime import datetime, timedelta, timezone
@@ -9,7 +8,7 @@ from http import HTTPStatus
 from string import Template
 from zlib import crc32
 
-import xlsxwriter
+import pandas as pd
 from starlette.responses import Response
 from support.vendor.world import SERVICE
 
@@ -98,16 +97,13 @@ def exported(columns, rows, kind, filename, variation):
         text, media = others.get(variation.export, ("", None))
         return Response(text, media_type=media)
     columns = columns if variation.export == "file" else [f"column {n}" for n, _ in enumerate(columns)]
-    table = [columns, *([cell(value, variation) for value in row] for row in rows)]
-    buffer, text = io.BytesIO(), io.StringIO(newline="")
+    cells = [[cell(value, variation) for value in row] for row in rows]
+    table, buffer = pd.DataFrame(cells, columns=columns, dtype=object), io.BytesIO()
+    dialect = {"bom": {"encoding": "utf-8-sig"}, "semicolon": {"sep": ";"}}.get(variation.export_dialect, {})
     if kind == "xlsx":
-        with xlsxwriter.Workbook(buffer, {"in_memory": True}) as workbook:
-            sheet = workbook.add_worksheet()
-            for index, row in enumerate(table):
-                sheet.write_row(index, 0, row)
+        table.to_excel(buffer, index=False)
     else:
-        csv.writer(text, delimiter=";" if variation.export_dialect == "semicolon" else ",").writerows(table)
-        buffer.write(text.getvalue().encode("utf-8-sig" if variation.export_dialect == "bom" else "utf-8"))
+        table.to_csv(buffer, index=False, lineterminator="\r\n", **dialect)
     default = {"csv": "text/csv", "xlsx": XLSX}[kind]
     media = default if variation.export_type is None else variation.export_type
     headers = {"Content-Disposition": f'attachment; filename="{filename}.{kind}"'}

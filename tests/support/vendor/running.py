@@ -5,29 +5,20 @@ import json
 import socket
 import threading
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import uvicorn
 from support.vendor.server import Vendor, account
 from support.vendor.variations import VARIATIONS, Variation
 
 
-@dataclass(frozen=True)
-class Serving:
-    """A running service: its addresses, its project, the file of a key that fits, and the service itself."""
-
-    url: str
-    url_v2: str
-    auth_url: str
-    project: str
-    key: Path
-    vendor: Vendor
-
-
 @contextmanager
 def serving(folder: Path, variation: Variation | str = "plain", **data):
-    """Run a service until the block ends; it answers when the block starts. `data` are `seed`, `users`, `project`."""
+    """Run a service until the block ends; it answers when the block starts. `data` are `seed`, `users`, `project`.
+
+    Yields its addresses, its project, the file of a key that fits, and the service itself.
+    """
     variation = VARIATIONS[variation] if isinstance(variation, str) else variation
     vendor, key = Vendor(variation, **data), Path(folder) / "vendor-key.json"
     key.touch(mode=0o600)
@@ -48,8 +39,9 @@ def serving(folder: Path, variation: Variation | str = "plain", **data):
         thread.start()
         try:
             assert ready.wait(60)
-            bases = (f"{vendor.address}{base}{variation.prefix}" for base in ("/api/v1", "/api/v2", "/auth"))
-            yield Serving(*bases, vendor.world.project, key, vendor)
+            bases = {"url": "/api/v1", "url_v2": "/api/v2", "auth_url": "/auth"}
+            bases = {name: f"{vendor.address}{base}{variation.prefix}" for name, base in bases.items()}
+            yield SimpleNamespace(**bases, project=vendor.world.project, key=key, vendor=vendor)
         finally:
             server.should_exit = True
             thread.join(60)

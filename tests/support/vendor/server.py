@@ -26,7 +26,7 @@ from starlette.routing import Mount
 from support.vendor import selection
 from support.vendor.answers import exported, extended, json_response, refusal, shaped, written
 from support.vendor.selection import RefusedError, instant, lookup, matches, sorted_by, user_path, user_value
-from support.vendor.variations import Variation
+from support.vendor.variations import CALLS, WRITES, Variation
 from support.vendor.world import SERVICE, World
 
 TYPES = {"str": str, "dict": dict, "list": list, "number": int | float}
@@ -145,7 +145,10 @@ class Vendor:
             same = (call.path, str(call.query), body) if fault.per == "request" else None
             key = index, call.operation, same
             self.calls[key] += 1
-            found = found or (fault if fault.fails(call.operation, self.calls[key]) else None)
+            kind = "writes" if call.operation in WRITES else "reads"
+            kinds = ["token"] if call.operation == "exchange_token" else [kind, "all"]
+            fails = fault.on in [*kinds, call.operation] and self.calls[key] in CALLS[fault.calls]
+            found = found or (fault if fails else None)
         return found
 
     def answer(self, call, known, fault, request, body):
@@ -173,16 +176,22 @@ class Vendor:
                 return self.exchange_token(dict(parse_qsl(body.decode())))
             if self.variation.token_required == "all" or not call.spec.get("open"):
                 self.check_token(authorization)
-            if call.parameters.get("projectId", self.world.project) != self.world.project:
+            given, spec = call.parameters, call.spec
+            if given.get("projectId", self.world.project) != self.world.project:
                 raise RefusedError(403, "Forbidden resource")
+            if "vendorId" in given:  # there is no 404 for an unknown one
+                if given["vendorId"] not in self.world.vendors:
+                    raise RefusedError(400, "vendorId identifies no integration")
+                given["integrationId"] = self.world.vendors[given["vendorId"]]["integrationId"]
             call.body = self.checked(call, body)
-            if kind := call.spec.get("one"):  # a record by its id alone
-                answer = self.got(kind, call.parameters["id"], call.spec.get("id", ".+"))
-            elif kind := call.spec.get("list"):
+            if kind := spec.get("one"):
+                same = {path: given[name] for path, name in spec.get("of", {}).items()}
+                answer = self.got(kind, given.get("outlayId", given.get("id")), spec.get("id", ".+"), **same)
+            elif kind := spec.get("list"):
                 answer = self.listed(kind, getattr(self.world, kind).values(), call)
             else:
                 answer = getattr(self, call.operation)(call)
-            if call.spec.get("write") and not getattr(answer, "repeated", False) and answer.status_code < 300:
+            if spec.get("write") and not getattr(answer, "repeated", False) and answer.status_code < 300:
                 self.writes.append(call)
                 self.world.complete = None
             return answer if isinstance(answer, Response) else json_response(answer, self.variation)
@@ -262,6 +271,7 @@ class Vendor:
         wanted = {path: call.parameters[name] for path, name in spec.get("of", {}).items()}
         wanted |= {path: query.get(name) for path, name in spec.get("equals", {}).items()}
         wanted |= {name: call.flag(name) for name in spec.get("flags", ())}
+        wanted |= {name: call.flag(name) or None for name in spec.get("only", ())}
         rows = [row for row in rows if all(v in (None, row[path]) for path, v in wanted.items())]
         for name, paths in spec.get("like", {}).items():
             text = query.get(name, "").lower()
@@ -483,12 +493,6 @@ class Vendor:
                 row[index] = row[index] and row[index].strftime(levels[one["level"]])
         return exported(columns, rows, kind, call.body["filename"], self.variation)
 
-    def list_user_events(self, call):
-        """List the events of a user."""
-        rows = [e for e in self.world.events.values() if e["userId"] == call.parameters["id"]]
-        wanted = call.flag("attributable")
-        return self.listed("events", [e for e in rows if e["attributable"] or not wanted], call)
-
     def list_user_metrics(self, call):
         """List the metrics of a user's events."""
         user, kind = self.find("users", call.parameters["id"])["_id"], call.query.get("type")
@@ -512,30 +516,14 @@ class Vendor:
         record = self.world.add_type(call.body, self.now())
         return self.written(call, "event_types", record, record["_id"])
 
-    def integration(self, call):
-        """Return the integration of a path as properties of its records; there is no 404 for an unknown one."""
-        if call.parameters["vendorId"] not in self.world.vendors:
-            raise RefusedError(400, "vendorId identifies no integration")
-        return {"integrationId": self.world.vendors[call.parameters["vendorId"]]["integrationId"]}
-
-    def list_campaigns(self, call):
-        """List the campaigns of an integration."""
-        owner = self.integration(call)["integrationId"]
-        rows = [one for one in self.world.campaigns.values() if one["integrationId"] == owner]
-        return self.listed("campaigns", rows, call)
-
     def create_campaign(self, call):
         """Create a campaign."""
         given = {k: v for k, v in call.body.items() if k in ("campaignSlug", "name", "active")}
-        same = (self.integration(call)["integrationId"], given["campaignSlug"])
+        same = (call.parameters["integrationId"], given["campaignSlug"])
         if same in [(c["integrationId"], c["campaignSlug"]) for c in self.world.campaigns.values()]:
             raise RefusedError(409, "campaignSlug must be unique within the integration")
         record = self.world.add_campaign(call.parameters["vendorId"], given, self.now())
         return self.written(call, "campaigns", record, record["id"])
-
-    def get_campaign(self, call):
-        """Get a campaign by its id."""
-        return self.got("campaigns", call.parameters["id"], **self.integration(call))
 
     def update_campaign(self, call):
         """Change the name or the activity of a campaign; an unknown one is modified by nothing."""
@@ -546,11 +534,6 @@ class Vendor:
             return answer
         known |= {k: v for k, v in call.body.items() if k in ("name", "active")} | {"updatedAt": self.now()}
         return self.written(call, "campaigns", known, known["id"])
-
-    def outlay(self, call):
-        """Return the outlay of a path."""
-        campaign = call.parameters["parentCampaignId"]
-        return self.find("outlays", call.parameters["outlayId"], campaignId=campaign)
 
     @staticmethod
     def outlay_values(body, known):
@@ -570,13 +553,10 @@ class Vendor:
         record = self.world.add_outlay(campaign, self.outlay_values(call.body, {}), self.now())
         return self.written(call, "outlays", record, record["_id"])
 
-    def get_outlay(self, call):
-        """Get an outlay."""
-        return shaped("outlays", self.outlay(call), self.variation)
-
     def update_outlay(self, call):
         """Change an outlay."""
-        known = self.outlay(call)
+        campaign = call.parameters["parentCampaignId"]
+        known = self.find("outlays", call.parameters["outlayId"], campaignId=campaign)
         given = self.outlay_values(call.body, known) | {"updatedAt": self.now()}
         given |= {"amount": known["amount"] | {"amount": given["amount"]}} if "amount" in given else {}
         known |= given

@@ -138,9 +138,10 @@ def test_a_write_that_was_carried_out_is_sent_once_whatever_the_answer(shop, ser
 
 
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
+@pytest.mark.parametrize("reply", [RESET, Reply(103, media=None)], ids=["reset", "early hints"])
 @pytest.mark.parametrize("operation", sorted(WRITES.keys() - {"create_event", "create_event_sync"}))
-def test_a_write_whose_answer_was_lost_is_unknown(shop, service, operation):
-    sent = serve(service, operation, RESET)
+def test_a_write_whose_answer_was_lost_is_unknown(shop, service, operation, reply):
+    sent = serve(service, operation, reply)
     if operation in ("create_campaign", "create_event_type", *COUNTED):
         with pytest.raises(errors.Unavailable, match="may have been carried out") as caught:
             WRITES[operation](shop)
@@ -483,6 +484,24 @@ def test_a_metric_that_cannot_be_kept_is_named(shop, service):
 
 
 @WARNS
+@pytest.mark.parametrize("step", [1, -1])
+def test_a_deleted_value_does_not_hide_the_current_one(shop, service, step):
+    deleted = metric(amount=999) | {"deletedAt": DAY, "updatedAt": "2025-03-01T00:00:00Z"}
+    keep(service, events=[order(metrics=[deleted, metric()][::step])])
+    assert mirrored(shop)[1]["statistics.turnover.amount"].tolist() == [10]
+    assert at.list_user_events(shop, "a" * 24)["statistics.turnover.amount"].tolist() == [10]
+
+
+@WARNS
+def test_an_amount_may_be_a_bare_number(shop, service):
+    data = {**ORDER, "raw": ORDER["current"]}
+    del data["current"]
+    metrics = [{"key": "turnover", "type": "statistic", "data": data | {"current": 10.5}}]
+    keep(service, events=[order(metrics=metrics)])
+    assert at.list_user_events(shop, "a" * 24)["statistics.turnover.amount"].tolist() == [10.5]
+
+
+@WARNS
 def test_an_interaction_without_a_node_has_none_and_earns_no_credit_for_one(shop, service):
     visits = [{name: value for name, value in visit.items() if name != "nodeId"} for visit in VISITS]
     keep(service, visits=visits, events=[order()])
@@ -549,6 +568,14 @@ def test_ids_are_sent_as_the_service_gave_them(shop, service):
     service.script = [page()]
     at.list_hits(shop, UUID.upper())
     assert UUID.upper() in service.asked[0].path
+
+
+@pytest.mark.filterwarnings("ignore::attrib_ds.errors.UnknownFields")
+def test_another_id_beside_or_in_place_of_the_id_is_none(shop, service):
+    service.script = [page({"id": "c", "_id": "x"}), page({"_id": "x"})]
+    assert at.list_campaigns(shop, "meta")["id"].tolist() == ["c"]
+    with pytest.raises(errors.ServiceFailure, match="1 of 1 records without id"):
+        at.list_campaigns(shop, "meta")
 
 
 @WARNS
@@ -651,6 +678,14 @@ MISSING = {
     "redirect": Reply(302, b"", {"Location": "https://login.example"}),
     "500": Reply(500, {"message": "Internal Server Error"}),
     "502": Reply(502, b"<html>", media="text/html"),
+    "error with 200": Reply(body={"statusCode": 404, "message": "Not Found"}),
+    "empty object": Reply(body={}),
+    "empty list": Reply(body=[]),
+    "empty page": Reply(body={"count": 0, "total": 0, "data": []}),
+    "empty page of ours": page(),
+    "null": Reply(body=None),
+    "empty": Reply(body=b""),
+    "no content": Reply(204, b"", media=None),
 }
 
 
@@ -668,9 +703,47 @@ def test_an_addition_that_a_service_lacks_in_its_own_way_is_done_without(shop, s
 
 
 @WARNS
-def test_events_of_users_who_have_some_are_read_from_a_service_that_answers_any_path(shop, service):
-    keep(service, absent=Reply(body=[]), events=[order()])
-    assert len(mirrored(shop)[1]) == 1
+@pytest.mark.parametrize("form", ["empty list", "empty page of ours"])
+def test_an_empty_answer_to_any_path_costs_no_campaigns_and_outlays(shop, service, form):
+    outlay = {"_id": "o", "campaignId": "c", "amount": {"amount": 5, "currency": "EUR"}}
+    outlay |= {"startDate": DAY, "endDate": "2025-02-01T00:00:00Z"}
+    listed = {
+        "campaigns": page({"id": "c", "name": "Spring", "campaignSlug": "spring"}),
+        "outlays": page(outlay),
+    }
+
+    def answer(asked, sent):
+        return listed.get(asked.path.partition("?")[0].rpartition("/")[2]) if asked.method == "GET" else None
+
+    visits = [visit | {"integrationId": "meta"} for visit in VISITS]
+    keep(service, absent=MISSING[form], visits=visits, refuse=answer)
+    with at.sync(shop, ":memory:") as mirror:
+        assert at.list_outlays(mirror, "meta", "c")["_id"].tolist() == ["o"]
+
+
+@pytest.mark.parametrize("form", [form for form, reply in MISSING.items() if reply.status < 300])
+def test_lists_of_a_service_that_answers_any_path_are_not_empty_but_missing(shop, service, form):
+    keep(service, absent=MISSING[form])
+    calls = [at.admin.list_keys, at.admin.list_audiences, at.admin.get_settings, at.admin.list_rates]
+    for call in calls:
+        with pytest.raises(errors.NotSupported, match="does not offer it"):
+            call(shop)
+
+
+@WARNS
+@pytest.mark.parametrize("form", MISSING)
+def test_events_are_sent_once_without_batches(shop, service, form):
+    stored = []
+
+    def answer(asked):
+        if asked.path.endswith("/events/sync"):
+            stored.append(json.loads(asked.body)["nonce"])
+            return Reply(body=UUID)
+        return page() if "event-types" in asked.path else MISSING[form]
+
+    service.script = [answer]
+    sent = at.send_events(shop, events(nonce=["n-1"]), event_type="order")
+    assert (sent["status"].tolist(), stored) == (["processed"], ["n-1"])
 
 
 def test_a_failure_for_a_moment_does_not_tell_whether_a_service_has_additions(shop, service):

@@ -122,9 +122,7 @@ SORTS = [
 NARROW = [None, ["geo.city"], ["hitCount", "startDate"]]
 
 
-MANY = settings(
-    max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+MANY = settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.large

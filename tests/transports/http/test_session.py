@@ -506,7 +506,6 @@ statuses = st.sampled_from([200, 201, 204, 301, 304, 400, 401, 404, 409, 410, 41
 @pytest.mark.slow
 @settings(
     max_examples=examples(60),
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(status=statuses, body=bodies, headers=headers, media=media)
@@ -535,9 +534,7 @@ def test_any_response_is_an_answer_or_an_error(open_shop, service, time, status,
 
 @pytest.mark.large
 @pytest.mark.slow
-@settings(
-    max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     changes=st.lists(st.tuples(st.integers(0, 4_000), st.integers(0, 255)), min_size=1, max_size=8),
     keep=st.integers(0, 4_000),
