@@ -390,7 +390,8 @@ class ColumnChoice(Control):
         labels = {role: menu.description for role, menu in self._menus.items()}
         for role, label in labels.items():
             message = message.replace(f"looks like the {role}", f"looks like {label!r}")
-        labels |= {"dayfirst": "Dates such as 03/04/2025", "decimal": "Numbers such as 1.000"}
+        words = form_fields.words_of("own_files")
+        labels |= {name: words[name][0] for name in ("order_sources", *_DOUBTS)}
         for name, options in _DOUBTS.items():
             for label, value in options:
                 message = message.replace(f"with {name}={value!r}", f"with the {label}")
@@ -402,7 +403,11 @@ class ColumnChoice(Control):
             lambda match: f"choose it at {labels.get(match[1], match[1])!r}",
             message,
         )
-        return re.sub(r"reading=Reading\((\w+)=\w+\)", r"the choice of \1 under More options", message)
+        return re.sub(
+            r"reading=Reading\((\w+)=\w+\)",
+            lambda match: f"{labels[match[1]]!r}" if match[1] in labels else f"{match[1]} under More options",
+            message,
+        )
 
     def _find(self, name: str) -> None:
         """Show the columns found in a file, its first rows and what it is."""
