@@ -218,7 +218,10 @@ class Paths:
         -----
         InputWarning
             If adjustments are of no conversion, each is the value of its conversion itself, or they are above
-            the value of a conversion.
+            the value of a conversion; or if all conversions are midnights with a time zone, and some have
+            touchpoints later that day.
+        UnknownCurrency
+            If some values have no currency beside others that have one.
 
         Examples
         --------
