@@ -50,7 +50,7 @@ _PASSED: Final = ("attrib_ds", "functools", "contextlib")
 
 
 class AttribError(Exception):
-    """Base of every error this package raises on purpose.
+    """Base class of all errors of this package.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class _OfField(AttribError):
 
 
 class InvalidRequest(_OfField, ValueError):
-    """A value that is not allowed; the message names the argument, what came and what is allowed."""
+    """A value that is not allowed; the message names the argument, its value and what is allowed."""
 
     status = 400
 

@@ -38,7 +38,7 @@ _DTYPES = {
 _HEAD = """# Result columns
 
 Each table has one row per column. Text is `str`, instants are UTC. `<key>` stands for a key of an event type.
-What the service names keeps its name (`startDate`); what this package adds is in snake_case (`node_id`).
+Columns of the service keep their names (`startDate`). Columns of this package are in snake_case (`node_id`).
 `python tools/result_columns.py` writes this page.
 """
 

@@ -1,4 +1,4 @@
-"""Administration of a project: what is set up, corrected or watched now and then."""
+"""Administration of a project: its settings, keys, users, rates and backups."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def __dir__() -> list[str]:
 def merge_users(project: Project, id: str, user_id: str) -> int:
     """Merge a user into another one.
 
-    The records of the merged user then belong to the other one, and both ids return the other one.
+    The records of the merged user then belong to the other one, and both ids lead to the other one.
     :func:`split_user` undoes the merge.
 
     Parameters
@@ -527,7 +527,7 @@ def create_key(
         key = to_record(created.read())
         try:
             if key["_id"] != pair.key_id:
-                raise ServiceFailure("the service answered another key than the one it was sent")
+                raise ServiceFailure("the service returned another key than the one sent")
             write(
                 KeyFile(_text(key, "clientId"), _text(key, "serviceAccountEmail"), pair.key_id, pair.private)
             )

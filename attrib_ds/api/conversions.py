@@ -299,8 +299,8 @@ def _by_kind(where: Predicate | None) -> dict[str, Predicate]:
     if isinstance(where, Predicate) and kind in {"interaction", "event", "user"}:
         return {kind: where}
     raise InvalidRequest(
-        f"where: a predicate on {kind} is not allowed; allowed: interaction(…), event(…) or user(…); for "
-        "node(…) there is nodes="
+        f"where: a predicate on {kind} is not allowed; allowed: interaction(…), event(…) or user(…); "
+        "pass node(…) as nodes="
     )
 
 
@@ -505,8 +505,8 @@ def _of_table(
     """Select users in the engine of a table of one's own."""
     if audience is not None and not isinstance(audience, Predicate):
         raise NotSupported(
-            "audience: over tables, only user(...) predicates are evaluated; events and interactions of an "
-            "audience's condition are not",
+            "audience: over tables, only user(...) predicates are allowed; conditions on events or "
+            "interactions need a project",
             field="audience",
         )
     if audience is not None and audience.kind != "user":

@@ -167,7 +167,7 @@ def assign(
 ) -> pd.DataFrame:
     """Decide for each id of a list whether a holdout withholds its node.
 
-    Use it for a list of e-mails or a retargeting audience. The draw depends on the project's key, the name of
+    Use it for a list of emails or a retargeting audience. The draw depends on the project's key, the name of
     the holdout and the id alone, so it is the same each time and the same as that of a page. Nothing is
     stored.
 

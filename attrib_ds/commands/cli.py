@@ -188,7 +188,7 @@ def _add_credits(actions: Actions) -> None:
         _path("--out DIR", "write a report, the credits and the reading there too"),
         _switch("--explain",
             "show how the files are read, and credit nothing; the exit code is 1 if something is not clear"),
-        _path("--reading", "reading.json of an earlier report: read files of the same kind alike"),
+        _path("--reading", "reading.json of an earlier report, to read files in the same way"),
         *(
             _option(option,
                 f"column of the {role.replace('_', ' ')}{code if role == 'currency' else ''}",
@@ -196,8 +196,8 @@ def _add_credits(actions: Actions) -> None:
             for role, option in OPTIONS.items()
         ),
         description="Credit conversions to the touchpoints before them. Files are CSV, NDJSON, "
-        "Parquet or XLSX. Columns with common names are found; name others by options, several of --node or "
-        "--path, and a day and its time in --date, with commas. Times without an offset are UTC.",
+        "Parquet, XLSX and others. Columns are found by name and content; name others with options. Separate "
+        "several columns of --node, --path or --date by commas. Times without an offset are UTC.",
     )  # fmt: skip
     own.set_defaults(wrong_usage=own.error)
     _add(

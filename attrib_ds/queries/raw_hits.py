@@ -108,8 +108,8 @@ def read(
     identities = [name for name in given.columns if name.startswith("user.")]
     if identities:
         raise errors.NotSupported(
-            f"events: {', '.join(identities)} are identities, whose users collection merges one by one, "
-            "which no engine does; give one id of the person as userId, and leave them out"
+            f"events: {', '.join(identities)} are identities, and engines cannot merge users by them; leave "
+            "them out, and give one id per person as userId"
         )
     visits, converted = assign_users(sessions, given)
     return visits, converted, ibis.memtable(collected.nodes)

@@ -224,8 +224,8 @@ def warn_of_rounded(place: str, column: str, count: int, example: str) -> None:
     """Warn of ids that a spreadsheet has rounded, such as 1.23E+12: several of them may be one."""
     errors.warn(
         f"{place} has {counted(count, 'rows')} with an id such as {printable(example)} in {column!r}: a "
-        "spreadsheet has rounded it, so that different ids may be one. Export the file anew, or open it with "
-        "that column as text"
+        "spreadsheet has rounded it, so different ids may look the same. Export the file again, or open it "
+        "with that column as text"
     )
 
 

@@ -176,16 +176,16 @@ def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
     if early >= max(many, _FEW):
         warn(
             f"clocks: {number(early)} of {counted(total, 'conversions')} were before every touchpoint of "
-            f"their user, nearly all by at most {hours:g} h: unattributed. If the dates of touchpoints and "
-            "of conversions are in different time zones, give both an offset: 2025-01-31T12:00+01:00 in "
-            "files, dates.dt.tz_localize('Europe/Berlin') in frames"
+            f"their user, nearly all by at most {hours:g} h, and are unattributed. If touchpoints and "
+            "conversions have different time zones, give both an offset: 2025-01-31T12:00+01:00 in files, "
+            "dates.dt.tz_localize('Europe/Berlin') in frames"
         )
     missed = paths.beyond_lookback() if lost >= many else 0.0
     if missed and missed >= many:
         warn(
             f"lookback: {number(missed)} of {counted(total, 'conversions')} had touchpoints before the "
-            f"lookback of {paths.settings['lookback']} and none within it: unattributed. If decisions take "
-            "longer, pass a longer lookback; at.compare_lookbacks shows the credits under several"
+            f"lookback of {paths.settings['lookback']} but none within it, and are unattributed. If "
+            "decisions take longer, pass a longer lookback; at.compare_lookbacks compares several"
         )
 
 

@@ -45,7 +45,7 @@ class Effects:
     """Conversions that nodes caused, estimated by a model or an experiment.
 
     Results of :func:`attrib_ds.estimate_effects`, :func:`attrib_ds.experiments.holdout_effects` and of their
-    methods. They are frozen and pickle. What a result does not have raises
+    methods. They are frozen and pickle. A method that does not apply raises
     :class:`~attrib_ds.errors.NotSupported` with the reason.
 
     Attributes

@@ -183,10 +183,10 @@ class Histories:
             return histories.from_first_touchpoint()
         if _lacks_untouched(histories):
             warn(
-                "users: users without a touchpoint seem to be missing, unless they converted: their number "
-                "is far below what the numbers of touchpoints of the others imply. So users count as "
-                "observed from their first touchpoint on, and conversions before it as baseline. Pass one "
-                "row for everybody who could have been reached, or let since be the first touchpoint",
+                "users: users without a touchpoint seem to be missing: there are far fewer than the other "
+                "users' numbers of touchpoints imply. So users count as observed from their first "
+                "touchpoint on, and earlier conversions count as baseline. Pass one row for everybody "
+                "who could have been reached, or set since to the first touchpoint",
                 TruncatedUsers,
             )
             return histories.from_first_touchpoint()

@@ -243,8 +243,8 @@ def warn_of_excess(conversions: ir.Table) -> None:
         count = conversions.filter(is_excess).count().to_pyarrow().as_py()
         (row,) = rows
         warn(
-            f"adjustments: {counted(count, 'conversions')} with refunds above the value, such as "
-            f"{row['event_id']!r}, which leave {cents(row['value'])} of {cents(row[ORIGINAL])}"
+            f"adjustments: {counted(count, 'conversions')} with refunds above the value; those of "
+            f"{row['event_id']!r} leave {cents(row['value'])} of {cents(row[ORIGINAL])}"
         )
 
 

@@ -570,7 +570,7 @@ class Paths:
         if names == [None]:
             example = groups[key].min().to_pyarrow().as_py()
             raise errors.InvalidRequest(
-                f"by: no {key} of the frame is one of the conversions; these have {key}s such as "
+                f"by: no {key} of the frame is one of the conversions. The conversions have {key}s such as "
                 f"{conversions[key].min().to_pyarrow().as_py()!r}, the frame has {example!r}"
             )
         rest = f"(no {name})"
@@ -913,8 +913,8 @@ def _strangers(conversions: ir.Table, touchpoints: ir.Table) -> str:
         if visitor is None:
             return ""
         return (
-            f"no user of a conversion, such as {alone['example']!r}, has a touchpoint; these have users such "
-            f"as {visitor!r}" + (f"; they differ {differ}" if spelled else "")
+            f"no user of a conversion, such as {alone['example']!r}, has a touchpoint. Touchpoints have "
+            f"users such as {visitor!r}" + (f"; they differ {differ}" if spelled else "")
         )
     for row in alike.order_by("user_id", "known").limit(1).to_pyarrow().to_pylist():
         verb = "differs" if spelled == 1 else "differ"

@@ -303,7 +303,7 @@ class Accounts:
             keys = [each for each in _read_keys_of_project(connection, project_id) if each.revoked_at is None]
             working = sum(each.expires_at is None or each.expires_at > key.created_at for each in keys)
             if working >= MOST_KEYS:
-                raise Conflict(f"the project has {working:,} keys that work, the maximum; revoke one first")
+                raise Conflict(f"the project has {working:,} valid keys, the maximum; revoke one first")
             _insert(connection, key, pem)
         return key, True
 

@@ -88,7 +88,7 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, file: Path, version:
 def _failure(file: Path, version: int, error: Exception) -> Unavailable:
     return Unavailable(
         f"path: {str(file)!r} has format version {version} and cannot be brought up to date: "
-        f"{files.with_advice(error)}; it is as it was"
+        f"{files.with_advice(error)}; it was not changed"
     )
 
 

@@ -250,7 +250,7 @@ def test_a_project_has_a_maximum_of_keys_that_work(accounts, clock, monkeypatch)
 
     first = register(pairs[0])
     register(pairs[1], expires_at=datetime.fromtimestamp(clock.now + 60, UTC))
-    with pytest.raises(Conflict, match="2 keys that work"):
+    with pytest.raises(Conflict, match="2 valid keys"):
         register(pairs[2])
     assert register(pairs[0]) == first
     assert register(pairs[3], project_id="other").projects == ("other",)

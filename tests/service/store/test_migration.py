@@ -81,7 +81,9 @@ def test_what_cannot_be_brought_up_to_date_stays_as_it_was(tmp_path, monkeypatch
     file = earlier(tmp_path, FORMATS[-1])
     before = file.read_bytes()
     monkeypatch.setattr("shutil.copyfile", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
-    with pytest.raises(Unavailable, match="cannot be brought up to date: .*No space left.*; it is as it was"):
+    with pytest.raises(
+        Unavailable, match="cannot be brought up to date: .*No space left.*; it was not changed"
+    ):
         at.connect("shop", path=file)
     assert file.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir() if "format" in path.name] == []
