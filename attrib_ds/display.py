@@ -99,12 +99,12 @@ def number(amount: float, decimals: int = 1) -> str:
     return f"{shown:,}".replace("-", "\N{MINUS SIGN}")
 
 
-def money(amount: float) -> str:
+def cents(amount: float) -> str:
     """Return an amount of money with two decimals, as messages show it.
 
     Examples
     --------
-    >>> money(1234.005), money(-0.001)
+    >>> cents(1234.005), cents(-0.001)
     ('1,234.01', '0.00')
     """
     return f"{half_up(amount, 2):,}"
@@ -134,7 +134,7 @@ def worth(amounts: Iterable[tuple[str | None, float | None]]) -> str:
     for code, amount in amounts:
         if amount is not None:
             totals[code or ""] = totals.get(code or "", 0) + amount
-    said = [f"{money(total)} {code}".strip() for code, total in sorted(totals.items())]
+    said = [f"{cents(total)} {code}".strip() for code, total in sorted(totals.items())]
     return f", worth {' and '.join(said)}," if said else ""
 
 

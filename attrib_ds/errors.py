@@ -171,8 +171,10 @@ def check_number(
 
 def check_whole(field: str, got: object, *, minimum: int, maximum: int | None = None) -> int:
     """Return a whole number within bounds, also one such as ``3.0``; raise :class:`InvalidRequest` else."""
-    is_number = isinstance(got, numbers.Real) and not isinstance(got, bool) and math.isfinite(got)
-    is_whole = is_number and got == int(got)  # type: ignore[call-overload]
+    is_whole = isinstance(got, numbers.Integral) or (
+        isinstance(got, numbers.Real) and float(got).is_integer()
+    )
+    is_whole = is_whole and not isinstance(got, bool)
     if not is_whole or not minimum <= got <= (math.inf if maximum is None else maximum):  # type: ignore[operator]
         bounds = f"{minimum:,} or more" if maximum is None else f"{minimum:,} to {maximum:,}"
         raise InvalidRequest.value(field, plain_number(got), f"whole numbers, {bounds}")

@@ -220,7 +220,7 @@ def new_key_file(path: Path, *, argument: str) -> Iterator[Callable[[KeyFile], N
         yield write
     except BaseException:
         local_files.discard(file)
-        path.unlink(missing_ok=True)
+        local_files.clear([path])
         raise
     file.close()
 

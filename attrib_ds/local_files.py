@@ -4,13 +4,15 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Final, cast
+from typing import IO, Any, BinaryIO, Final, TypeVar, cast
 
 from attrib_ds.errors import AttribError, Unavailable
+
+T = TypeVar("T")
 
 _OWNER_ONLY: Final = 0o600
 #: Pauses between attempts to replace a file, in seconds.
@@ -117,14 +119,72 @@ def replace(source: Path, target: Path, *, check: Callable[[], object] = bool) -
     ...     print(path.read_text())
     _id
     """
-    for pause in _PAUSES:
+
+    def attempt() -> None:
         check()
+        source.replace(target)
+
+    insist(attempt)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if there is one; it is tried again as in :func:`replace`.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Raises
+    ------
+    OSError
+        If it cannot be removed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     remove(Path(folder, "users.csv"))
+    """
+    insist(lambda: path.unlink(missing_ok=True))
+
+
+def clear(paths: Iterable[Path]) -> None:
+    """Remove files that nobody needs any more; one that cannot be removed is left.
+
+    Parameters
+    ----------
+    paths : iterable of Path
+        The files, which need not exist.
+    """
+    for path in paths:
+        with suppress(OSError):
+            remove(path)
+
+
+def insist(attempt: Callable[[], T]) -> T:
+    """Return the result of opening, renaming or removing a file, tried again as in :func:`replace`.
+
+    Parameters
+    ----------
+    attempt : callable
+        What may fail with a :exc:`PermissionError`.
+
+    Returns
+    -------
+    object
+        Its result.
+
+    Examples
+    --------
+    >>> insist(lambda: 1)
+    1
+    """
+    for pause in _PAUSES:
         with suppress(PermissionError):
-            source.replace(target)
-            return
+            return attempt()
         time.sleep(pause)
-    check()
-    source.replace(target)
+    return attempt()
 
 
 def discard(file: IO[Any]) -> None:

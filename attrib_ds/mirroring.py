@@ -200,10 +200,9 @@ def _source_properties(project: Project, requested: dict[str, str | None]) -> di
         return {}
     properties = {name: value for name in requested if (value := table[name][0].as_py()) is not None}
     for name, value in properties.items():
-        if requested[name] not in (None, value):
-            raise InvalidRequest(
-                f"{name}: got {requested[name]!r}, but the project has {value!r}; leave it out"
-            )
+        given = requested[name]
+        if given not in (None, value):
+            raise InvalidRequest(f"{name}: got {given!r}, but the project has {value!r}; leave it out")
     return properties
 
 
@@ -430,17 +429,16 @@ def _load_campaign_nodes(copier: Copier, vendor: str, campaigns: pa.Table) -> pa
 def _copy_outlays(copier: Copier, vendor: str, campaigns: Sequence[str]) -> None:
     """Copy all outlays of an integration; delete those that no longer exist in the source."""
 
-    def list_outlays(campaign: str) -> tuple[pa.Table, pa.Table]:
+    def list_outlays(campaign: str) -> pa.Table:
         of_campaign = {"vendor_id": vendor, "campaign_id": campaign}
         present = copier.list_source("list_outlays", **of_campaign)
         if not copier.has_nodes:
             # The specification has no parameter for deleted ones.
-            return present, present.slice(0, 0)
+            return present
         deleted = copier.list_source("list_outlays", deleted=True, **of_campaign)
-        return present, deleted.filter(pc.is_valid(deleted["deletedAt"]))
+        return pa.concat_tables([present, deleted.filter(pc.is_valid(deleted["deletedAt"]))])
 
-    pairs = list(copier.pool.map(list_outlays, campaigns))
-    outlays = pa.concat_tables([table for pair in pairs for table in pair])
+    outlays = pa.concat_tables(copier.pool.map(list_outlays, campaigns))
     copier.load("spend", outlays)
     source_ids = set(outlays["_id"].to_pylist())
     for campaign in campaigns:
@@ -491,12 +489,11 @@ def _search(
     options: dict[str, Any] = {"since": copier.scope, "until": until, "sort": ["-startDate", "-_id"]}
     options |= {"limit": None, "filtered": None, "bots": None}
     options["columns"] = _ALL_COLUMNS if copier.state["personal"] else None
+    where = where if copier.can_filter else None
     try:
-        answer = copier.source.stream(
-            "search_interactions", where=where if copier.can_filter else None, **options
-        )
+        answer = copier.source.stream("search_interactions", where=where, **options)
     except InvalidRequest as error:
-        copier.give_up_filters(error, where if copier.can_filter else None)
+        copier.give_up_filters(error, where)
         answer = copier.source.stream("search_interactions", **options)
     with closing(answer):
         yield _chunks(answer), answer.total or 0

@@ -92,9 +92,9 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("number", [int, np.int64, np.int32, np.uint8])
+@pytest.mark.parametrize("number", [int, np.int64, np.uint8, float, np.float32])
 @pytest.mark.parametrize("argument", NUMBERS)
-def test_numbers_of_numpy_are_numbers(argument, number):
+def test_whole_numbers_of_any_type_are_numbers(argument, number):
     assert NUMBERS[argument](number)
 
 

@@ -168,11 +168,11 @@ def conversion_paths(
     tables = mirroring.tables_of(project)
     if (event_type is None) == (conversion_page is None):
         raise InvalidRequest("event_type: pass either an event type or conversion_page")
-    if conversion_page is None:
-        event_types = _event_types(project, tables, event_type)
-    else:
+    if conversion_page is not None:
         tables = replace(tables, events=_with_views(project, tables, conversion_page))
         event_types = [conversion_page]
+    elif event_type is not None:
+        event_types = _event_types(project, tables, event_type)
     period = _Period.of(project, since, until)
     window = Window.of(
         lookback,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -80,8 +80,7 @@ class File:
                     local_files.flush(sink.fileno())
                 local_files.replace(part, path)
             finally:
-                with suppress(OSError):
-                    part.unlink(missing_ok=True)
+                local_files.clear([part])
 
 
 @dataclass(frozen=True)

@@ -80,12 +80,7 @@ def attribution(project: Project) -> Form:
         value["statistic"] = "turnover"
     if controls.has_channels(project):
         value["level"] = "channel"
-    texts = (
-        "Which channels earned the conversions?",
-        "Credits conversions and their value to the channels or campaigns that led to them.",
-        "Credit",
-    )
-    return Form(texts, [paths, _CREDITS], project, show_credits, {**value, "models": _FIRST_MODELS})
+    return Form("attribution", [paths, _CREDITS], project, show_credits, {**value, "models": _FIRST_MODELS})
 
 
 def show_credits(credits: Any, form: Form) -> Sequence[Any]:
@@ -225,16 +220,7 @@ def own_files() -> Form:
         files[form_field.name] = FileInput(form_field)
         return files[form_field.name]
 
-    words = {
-        "touchpoints": ("Visits", "One row per visit or ad contact: person, channel, date."),
-        "conversions": ("Conversions", "One row per order or lead: person, date and, if known, value."),
-        "spend": ("Spend", "What campaigns cost, as platforms write it. Several files may be chosen."),
-        "columns": ("Columns", "Found by their names and values. Choose another if one is wrong."),
-        "statuses": ("Statuses of conversions that count", "Rows with other statuses are left out."),
-        "order_sources": ("Count the sources that orders carry", "Each is the last visit before its order."),
-        "dayfirst": ("Dates such as 03/04/2025", "To be chosen if no date of a column shows it."),
-        "decimal": ("Numbers such as 1.000", "To be chosen if no number of a column shows it."),
-    }
+    words = form_fields.words_of("own_files")
     inputs: Inputs = {
         **dict.fromkeys(_ROLES, file),
         **{name: partial(Choice, options=options) for name, options in _DOUBTS.items()},
@@ -246,14 +232,9 @@ def own_files() -> Form:
     )
     left_out = ("event_type", "level", "adjustments", "in_currency", "rates", "later_rate")
     paths = Step(Journeys.paths, "paths", first=("lookback",), leave_out=left_out)
-    texts = (
-        "Which channels earned the conversions in my files?",
-        "Two tables as they come out of your tools; columns with common names are found.",
-        "Credit",
-    )
     waits = "Choose a file of visits and one of conversions. Their first rows appear here, then the credits."
     steps = [journeys, paths, _CREDITS]
-    form = Form(texts, steps, None, _show_own, {"models": _FIRST_MODELS}, waits=waits)
+    form = Form("own_files", steps, None, _show_own, {"models": _FIRST_MODELS}, waits=waits)
     choice: Any = form.control("columns")
     statuses: Any = form.control("statuses")
     sources = form.control("order_sources").widget.layout
@@ -409,7 +390,8 @@ class ColumnChoice(Control):
         labels = {role: menu.description for role, menu in self._menus.items()}
         for role, label in labels.items():
             message = message.replace(f"looks like the {role}", f"looks like {label!r}")
-        labels |= {"dayfirst": "Dates such as 03/04/2025", "decimal": "Numbers such as 1.000"}
+        words = form_fields.words_of("own_files")
+        labels |= {name: words[name][0] for name in ("order_sources", *_DOUBTS)}
         for name, options in _DOUBTS.items():
             for label, value in options:
                 message = message.replace(f"with {name}={value!r}", f"with the {label}")
@@ -421,7 +403,11 @@ class ColumnChoice(Control):
             lambda match: f"choose it at {labels.get(match[1], match[1])!r}",
             message,
         )
-        return re.sub(r"reading=Reading\((\w+)=\w+\)", r"the choice of \1 under More options", message)
+        return re.sub(
+            r"reading=Reading\((\w+)=\w+\)",
+            lambda match: f"{labels[match[1]]!r}" if match[1] in labels else f"{match[1]} under More options",
+            message,
+        )
 
     def _find(self, name: str) -> None:
         """Show the columns found in a file, its first rows and what it is."""

@@ -15,7 +15,7 @@ import pandas as pd
 
 from attrib_ds import instants
 from attrib_ds.api import events, interactions
-from attrib_ds.display import money
+from attrib_ds.display import cents
 from attrib_ds.forms import elements
 from attrib_ds.project import Project
 
@@ -195,7 +195,7 @@ def _sums(sums: Mapping[str, float], are_money: Mapping[str, bool], currency: st
     texts = []
     for key, total in sums.items():
         name = "" if are_money[key] and len(sums) == 1 else f"{escape(key)} "
-        shown = f"{money(total)} {escape(currency)}" if are_money[key] else f"{total:,.10g}"
+        shown = f"{cents(total)} {escape(currency)}" if are_money[key] else f"{total:,.10g}"
         texts.append(f"{name}{shown}".strip())
     return "<br>".join(texts)
 

@@ -19,7 +19,7 @@ import attrib_ds
 from attrib_ds import errors, models
 from attrib_ds.forms import elements
 from attrib_ds.forms.controls import Control, control_for
-from attrib_ds.forms.form_fields import FormField, form_fields
+from attrib_ds.forms.form_fields import TEXTS, FormField, form_fields
 from attrib_ds.project import Project
 from attrib_ds.records.written_files import csv_text, write_excel
 
@@ -113,7 +113,7 @@ class Form(elements.Displayed):
 
     def __init__(
         self,
-        texts: tuple[str, str, str],
+        name: str,
         steps: Sequence[Step],
         subject: Project | None,
         show: Show,
@@ -121,7 +121,7 @@ class Form(elements.Displayed):
         *,
         waits: str = "",
     ) -> None:
-        title, about, action = texts
+        title, about, action = TEXTS["forms"][name]
         self.result: Any = None
         self.results: dict[str, Any] = {}
         self.error: Exception | None = None

@@ -2,8 +2,10 @@
 
 import inspect
 import re
+import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from attrib_ds.contract import OPERATIONS
@@ -161,58 +163,12 @@ def _descriptions(docstring: str) -> dict[str, str]:
     return descriptions
 
 
-#: Labels of arguments whose name says too little.
-LABELS: Final[dict[str, str]] = {
-    "where": "Only visits",
-    "nodes": "Only sources",
-    "since": "From",
-    "until": "To",
-    "lookback": "Lookback window",
-    "confidence": "Confidence level",
-    "in_currency": "Currency",
-    "project_id": "Project",
-    "path": "File",
-    "url": "Address of the service",
-    "key": "Key file",
-    "group_by": "Group by",
-    "vendor_id": "Integration",
-    "campaign_slug": "Short name",
-    "bots": "Bots",
-    "filtered": "Filtered traffic",
-    "frame": "Costs",
-    "name_like": "Name contains",
-    "updates": "States",
-}
-#: One line each.
-HELP: Final[dict[str, str]] = {
-    "event_type": "What counts as a conversion.",
-    "statistic": "What is credited: the number of conversions, or an amount such as turnover.",
-    "lookback": "How long before a conversion a visit can earn credit: 30D is thirty days.",
-    "level": "What receives the credit: channels, campaigns, ads.",
-    "since": "First day; everything by default.",
-    "until": "Last day, included.",
-    "where": "Conditions on visits; every visit by default.",
-    "nodes": "Conditions on traffic sources; every source by default.",
-    "models": "How credit is divided among the visits before a conversion. Several are compared.",
-    "confidence": "For intervals: 0.95 means 95 %. Empty for none.",
-    "limit": "Maximum number of rows; all by default.",
-    "offset": "Number of rows to skip.",
-    "columns": "Columns to show; all by default.",
-    "group_by": "One line for each value of a property, such as the country.",
-    "interval": "One row for each day, week, month …",
-    "timezone": "Time zone of days, such as Europe/Paris; the project's by default.",
-    "bots": "Visits of search engines and other programs.",
-    "filtered": "Visits that a traffic filter caught.",
-    "in_currency": "Three letters, such as EUR, to convert all amounts; no conversion by default.",
-    "project_id": "3 to 64 small letters, digits and hyphens.",
-    "path": "Where the project is kept on this machine; the usual folder by default.",
-    "url": "Starts with https://. Leave it empty for a project on this machine.",
-    "key": "Path of the key file that the service gave you. Its content is never shown.",
-    "vendor_id": "Where the campaigns run.",
-    "campaign_slug": "As it appears in the addresses of landing pages; cannot be changed later.",
-    "dry_run": "Only check the rows; send nothing.",
-    "read_only": "Look without changing anything.",
-    "frame": "Columns: campaignId, amount, startDate, endDate and, if known, country and region.",
-    "name_like": "Part of the name; all campaigns by default.",
-    "updates": "Columns: id of the event, storageKey (the state), value (1 or 0) and, if known, date.",
-}
+#: Labels and help by argument, and titles by form.
+TEXTS: Final = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
+LABELS: Final[dict[str, str]] = TEXTS["labels"]
+HELP: Final[dict[str, str]] = TEXTS["help"]
+
+
+def words_of(form: str) -> dict[str, tuple[str, str]]:
+    """Return the label and the help of each argument that a form says in words of its own."""
+    return {name: (label, line) for name, (label, line) in TEXTS["words"][form].items()}

@@ -13,44 +13,11 @@ from attrib_ds.api import events as event_calls
 from attrib_ds.api import interactions, offline_conversions, results
 from attrib_ds.api.users import search_users
 from attrib_ds.filters.vocabulary import vocabulary
-from attrib_ds.forms import controls, elements
+from attrib_ds.forms import controls, elements, form_fields
 from attrib_ds.forms.filter_builder import Filter
 from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, frame_downloads, show_frame
 from attrib_ds.project import Project, takes_project
 
-#: Title, description and main button of each form.
-_TEXTS: Final = {
-    "search": ("Search visits", "Visits and other contacts, one row each.", "Search"),
-    "insights": ("Count visits", "How many visits there were, by day, by country, by any property.", "Count"),
-    "users": ("List users", "The people behind the visits and conversions, one row each.", "List"),
-    "export": ("Export users", "A list of users as a file, for a mailing or a spreadsheet.", "Export"),
-    "events": ("Send events", "Orders, leads and other events from a CSV file, one row each.", "Send"),
-    "states": (
-        "Set states of events",
-        "What became of orders and leads: confirmed, refunded, won. A CSV file, one row per change.",
-        "Set states",
-    ),
-    "conversions": (
-        "Send conversions",
-        "Deals of a CRM or orders of a shop, from the columns of its own CSV file.",
-        "Send",
-    ),
-    "campaigns": (
-        "List campaigns",
-        "The campaigns of an integration, with the ids that costs refer to.",
-        "List",
-    ),
-    "campaign": (
-        "Create a campaign",
-        "A campaign that no advertising service reports: a newsletter, a fair, a leaflet.",
-        "Create",
-    ),
-    "costs": (
-        "Record costs",
-        "What campaigns cost, for returns on spend. One row per campaign and period, from a CSV file.",
-        "Record",
-    ),
-}
 _WAITS: Final = "Nothing is sent before you press {}. To check the rows of the file alone, choose Dry run."
 #: Maximum number of rows, to begin with.
 _FIRST_ROWS: Final = 1000
@@ -103,7 +70,7 @@ def search(project: Project) -> Form:
         filter_controls(project),
     )
     return Form(
-        _TEXTS["search"],
+        "search",
         [step],
         project,
         partial(show_frame, caption="Visits", stem="interactions"),
@@ -135,7 +102,7 @@ def insights(project: Project) -> Form:
     """
     first = ("group_by", "interval", "where", "since", "until")
     step = Step(interactions.interaction_insights, "counts", first, filter_controls(project))
-    return Form(_TEXTS["insights"], [step], project, _show_counts)
+    return Form("insights", [step], project, _show_counts)
 
 
 @takes_project
@@ -164,7 +131,7 @@ def users(project: Project) -> Form:
         search_users, "users", ("where", "columns", "limit"), _OF_USERS, _USER_WORDS, leave_out=("sql",)
     )
     return Form(
-        _TEXTS["users"],
+        "users",
         [step],
         project,
         partial(show_frame, caption="Users", stem="users"),
@@ -198,7 +165,7 @@ def export(project: Project) -> Form:
     words = {"path": ("File", "Ends with .csv or .xlsx."), **_USER_WORDS}
     step = Step(results.export_users, "file", ("path", "columns", "where"), _OF_USERS, words)
     waits = "Nothing is written before you press Export."
-    return Form(_TEXTS["export"], [step], project, _show_file, waits=waits)
+    return Form("export", [step], project, _show_file, waits=waits)
 
 
 @takes_project
@@ -228,10 +195,7 @@ def send_events(project: Project) -> Form:
     >>> form.run()["status"].tolist()
     ['processed']
     """
-    words = {
-        "events": ("Events", "One row per event, with the columns eventDate and data.user.email, say."),
-        "event_type": ("Event type", "What the rows are: orders, leads."),
-    }
+    words = form_fields.words_of("send_events")
     inputs = {"events": controls.Table, **_event_type(project)}
     step = Step(event_calls.send_events, "sent", ("events", "event_type", "dry_run"), inputs, words)
     return _sending("events", step, project, "Events")
@@ -291,15 +255,7 @@ def conversions(project: Project) -> Form:
     >>> form.run()["status"].tolist()
     ['processed']
     """
-    words = {
-        "conversions": ("Conversions", "One row per deal or order, with any columns."),
-        "email": ("Email", "The column with the email address of the person."),
-        "date": ("Date", "The column with the day or time of the conversion."),
-        "id": ("Id", "The column with the id. A file that is sent again stores each id once."),
-        "value": ("Value", "The column with the amount."),
-        "currency": ("Currency", "A column, or one currency for all, such as EUR."),
-        "event_type": ("Event type", "What the rows are: orders, deals. It is created if it is missing."),
-    }
+    words = form_fields.words_of("conversions")
     inputs = {"conversions": controls.Table, **_event_type(project)}
     step = Step(
         offline_conversions.send_conversions,
@@ -338,7 +294,7 @@ def campaigns(project: Project) -> Form:
     step = Step(campaign_calls.list_campaigns, "campaigns", first, _vendor(project))
     show = partial(show_frame, caption="Campaigns", stem="campaigns")
     first_vendor = {"vendor_id": next(iter(controls.vendors(project)), None)}
-    return Form(_TEXTS["campaigns"], [step], project, show, first_vendor)
+    return Form("campaigns", [step], project, show, first_vendor)
 
 
 @takes_project
@@ -367,7 +323,7 @@ def create_campaign(project: Project) -> Form:
     words = {"name": ("Name", "As it appears in tables and plots.")}
     step = Step(campaign_calls.create_campaign, "campaign_id", custom_controls=_vendor(project), words=words)
     waits = "Nothing is created before you press Create."
-    return Form(_TEXTS["campaign"], [step], project, _show_created, waits=waits)
+    return Form("campaign", [step], project, _show_created, waits=waits)
 
 
 @takes_project
@@ -409,7 +365,7 @@ def outlays(project: Project) -> Form:
 def _sending(name: str, step: Step, project: Project, caption: str) -> Form:
     """Return a form that sends the rows of a file, when its button is pressed."""
     show = partial(_show_sent, caption=caption)
-    return Form(_TEXTS[name], [step], project, show, waits=_WAITS.format(_TEXTS[name][2]))
+    return Form(name, [step], project, show, waits=_WAITS.format(form_fields.TEXTS["forms"][name][2]))
 
 
 def filter_controls(project: Project) -> Inputs:

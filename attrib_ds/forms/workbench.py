@@ -267,13 +267,8 @@ def connection() -> Form:
     >>> form.run()
     <Project 'my-shop' at :memory:>
     """
-    texts = (
-        "Open a project or a service",
-        "A project in a file of this machine, or one of an attribution service elsewhere.",
-        "Open",
-    )
     step = Step(connect, "project", first=("project_id", "path", "url", "key"))
-    return Form(texts, [step], None, _show_project, waits="The project opens when you press Open.")
+    return Form("connection", [step], None, _show_project, waits="The project opens when you press Open.")
 
 
 def _show_project(project: Project, _form: Any) -> Sequence[Any]:

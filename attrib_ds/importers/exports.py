@@ -314,7 +314,7 @@ def _excessive_refunds(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]
         return ()
     return (
         f"{display.counted(count, 'conversions')} with refunds above the revenue, which is then below 0, "
-        f"such as {display.printable(repr(example))}: {display.money(whole - net)} of {display.money(whole)}",
+        f"such as {display.printable(repr(example))}: {display.cents(whole - net)} of {display.cents(whole)}",
     )
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attrib_ds import scratch
-from attrib_ds.display import and_others, counted, money
+from attrib_ds.display import and_others, cents, counted
 from attrib_ds.errors import InvalidRequest, closest, warn
 from attrib_ds.importers import formats as of_services
 from attrib_ds.importers import journeys, own_table
@@ -339,7 +339,7 @@ def _say_places(
         If several nodes have the names of all spend.
     """
     amounts = spend[spend["spend"] > 0].groupby("node_id", sort=False)["spend"].sum()
-    said = {node: f"{node!r} with {money(amounts[node])}" for node in amounts.index if node in places}
+    said = {node: f"{node!r} with {cents(amounts[node])}" for node in amounts.index if node in places}
     whole = [words for node, words in said.items() if places[node].is_source and places[node].node]
     several = [
         f"{words} ({' or '.join(nodes)})"
@@ -383,10 +383,10 @@ def _once(names: Sequence[str], parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Concatenate tables of spend, without nodes and days that an earlier one has with the same amounts."""
     every = pd.concat(parts, ignore_index=True)
     file = np.repeat(range(len(parts)), [len(part) for part in parts])
-    day, currency = (every[name].fillna("") if name in every else "" for name in ("date", "currency"))
-    keyed = pd.DataFrame({"node": every["node_id"], "day": day, "file": file, "currency": currency})
+    day, money = (every[name].fillna("") if name in every else "" for name in ("date", "currency"))
+    keyed = pd.DataFrame({"node": every["node_id"], "day": day, "file": file, "money": money})
     sums = every["spend"].groupby([keyed[name] for name in keyed]).sum().reset_index()
-    sums["said"] = (sums["spend"].map(money) + " " + sums["currency"]).str.strip()
+    sums["said"] = (sums["spend"].map(cents) + " " + sums["money"]).str.strip()
     said = sums.groupby(["node", "day", "file"])["said"].agg(" and ".join).reset_index()
     first = said.groupby(["node", "day"])[["file", "said"]].transform("first")
     later, is_equal = said["file"] != first["file"], said["said"] == first["said"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attrib_ds.contract.identifiers import CURRENCIES, NO_SIGN, SIGNS, code_of
-from attrib_ds.display import counted, money
+from attrib_ds.display import cents, counted
 from attrib_ds.errors import InvalidRequest, UnknownCurrency, warn
 from attrib_ds.records.frames import TEXT
 
@@ -44,7 +44,7 @@ def warn_of_missing(place: str, count: int, total: float, *, used: str | None = 
     unknown = "they stay apart as amounts of an unknown currency; pass currency='EUR' if it is theirs"
     known = f"they are in {used}"
     warn(
-        f"{place}: {counted(count, 'rows')} with a value but no currency, {money(total)} in all, "
+        f"{place}: {counted(count, 'rows')} with a value but no currency, {cents(total)} in all, "
         f"beside others with one: {known if used else unknown}",
         UnknownCurrency,
     )

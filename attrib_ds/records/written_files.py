@@ -411,7 +411,7 @@ class ParquetSpool:
             with self._writing():
                 self._writer = parquet.ParquetWriter(self._part, self._columns)
         except BaseException:
-            self._part.unlink(missing_ok=True)
+            local_files.clear([self._part])
             raise
         return self
 
@@ -455,5 +455,4 @@ class ParquetSpool:
                         local_files.flush(written.fileno())
                     local_files.replace(self._part, self._path)
         finally:
-            with suppress(FileNotFoundError):
-                self._part.unlink()
+            local_files.clear([self._part])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -48,9 +49,7 @@ def temporary_file(beside: Path) -> Iterator[Path]:
     try:
         yield part
     finally:
-        for path in (part, files.counter_of(part), *files.logs_of(part)):
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
+        local_files.clear(beside.parent.glob(f"{glob.escape(part.name)}*"))
 
 
 def copy_database(connection: Connection, catalog: str, path: Path) -> None:
@@ -116,6 +115,8 @@ def replace_durably(part: Path, target: Path, aside: Sequence[Path] = ()) -> Non
         If another process has opened the file, or it cannot be written.
     OSError
         If a file cannot be renamed.
+    Unavailable
+        If one that was renamed cannot be given its name again; the message names it.
     """
     ending = f"{uuid4().hex}.old"
     moved: list[tuple[Path, Path]] = []
@@ -133,11 +134,25 @@ def replace_durably(part: Path, target: Path, aside: Sequence[Path] = ()) -> Non
 
             local_files.replace(part, target, check=check)
         except BaseException:
-            for path, old in reversed(moved):
-                if not path.exists():
-                    local_files.replace(old, path)
+            _put_back(moved)
             raise
     local_files.flush_folder(target.parent)
+
+
+def _put_back(moved: Sequence[tuple[Path, Path]]) -> None:
+    """Give renamed files their names again, all that the system lets."""
+    left = []
+    for path, old in reversed(moved):
+        try:
+            if not path.exists():
+                local_files.replace(old, path)
+        except OSError:
+            left.append(f"{str(old)!r} to {path.name!r}")
+    if left:
+        raise Unavailable(
+            "path: the file was not replaced, and files beside it could not be given their names again, "
+            f"since another program has them open. Before you open the project, rename {', '.join(left)}"
+        )
 
 
 def restore(source: Path, target: Path, project_id: str, *, replace: bool = False) -> dict[str, int]:
@@ -273,7 +288,7 @@ def exchange(part: Path, target: Path, line: AuditEntry | None = None) -> None:
         # Logs of the replaced file must not be replayed into the new one, nor its counter refuse it.
         replace_durably(part, target, (*files.logs_of(target), files.counter_of(target)))
     except OSError as error:
-        raise Unavailable(f"path: {str(target)!r} cannot be replaced: {error}") from error
+        raise Unavailable(f"path: {str(target)!r} cannot be replaced: {error}; it was not changed") from error
     except duckdb.Error as error:
         raise Unavailable(f"path: {str(target)!r} cannot be replaced: {files.with_advice(error)}") from error
 

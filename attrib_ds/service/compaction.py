@@ -12,6 +12,7 @@ from typing import Final
 
 import duckdb
 
+from attrib_ds import local_files
 from attrib_ds.errors import Unavailable
 from attrib_ds.records.sources import quoted
 from attrib_ds.service import backup
@@ -97,4 +98,4 @@ def _remove_leftovers(target: Path, part: Path) -> None:
         *folder.glob(f"{target.stem}.format-*{target.suffix}*"),
         *(path for path in copies if not path.name.startswith(part.name) and path.stat().st_mtime < latest),
     ]:
-        path.unlink(missing_ok=True)
+        local_files.remove(path)

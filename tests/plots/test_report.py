@@ -263,7 +263,7 @@ def test_a_lookback_that_cuts_off_known_visits_says_so():
         Overview.of(attribute(paths, "linear"), paths)
         .sentences[2]
         .endswith(
-            "what brought the 2 (67 %) without a known visit in the 30 days before (1 had visits before that, which "
+            "what brought the 2 (66.7 %) without a known visit in the 30 days before (1 had visits before that, which "
             "a longer lookback would credit)."
         )
     )

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -239,6 +240,109 @@ def test_what_is_written_between_two_attempts_is_not_replaced(service, path, mon
     with pytest.raises(ProjectInUse, match="another process has written"):
         send(service, "compact_project")
     assert send(service, "search_events").total == 2
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Let another program have files open, those whose names match, for some attempts of each operation."""
+    monkeypatch.setattr(local_files.time, "sleep", lambda _: None)
+
+    def refusing(name, is_held, left):
+        function = getattr(os, name)
+
+        def refuse(path, *arguments, **options):
+            if is_held(Path(path).name) and os.path.lexists(path) and next(left) > 0:
+                raise PermissionError(13, "The file is being used by another process", str(path))
+            return function(path, *arguments, **options)
+
+        monkeypatch.setattr(os, name, refuse)
+
+    def hold(is_held, attempts=99, operations=("replace", "unlink")):
+        for name in operations:
+            refusing(name, is_held, itertools.count(attempts, -1))
+
+    return hold
+
+
+def test_files_that_cannot_be_named_as_before_are_told_and_the_others_are(service, path, tmp_path, held):
+    backup = back_up(service, tmp_path / "backup.duckdb")
+    service.close()
+    before = contents(path.parent)
+    assert {"shop.duckdb.queue", "shop.duckdb.writes"} <= before.keys()
+    # Scanners open what was renamed just now.
+    held(
+        re.compile(r"\.shop\.duckdb\.\w+\.part|shop\.duckdb\.queue\.\w+\.old").fullmatch,
+        operations=["replace"],
+    )
+    with pytest.raises(Unavailable, match="Before you open the project, rename") as caught:
+        restore(backup, path, "shop", replace=True)
+    (old,) = path.parent.glob("*.old")
+    assert f"rename {str(old)!r} to 'shop.duckdb.queue'" in caught.value.message
+    old.rename(path.with_name("shop.duckdb.queue"))
+    assert contents(path.parent) == before
+
+
+def test_a_restoration_that_fails_leaves_no_copy(service, path, tmp_path, held):
+    backup = back_up(service, tmp_path / "backup.duckdb")
+    service.close()
+    before = contents(path.parent)
+    held(lambda name: name.endswith(".writes.part"), operations=["replace"])
+    with pytest.raises(Unavailable, match=r"cannot be opened: .*\.part\.writes"):
+        restore(backup, path, "shop", replace=True)
+    assert contents(path.parent) == before
+
+
+def test_a_copy_that_is_scanned_for_a_moment_is_removed(service, path, tmp_path, held):
+    backup = back_up(service, tmp_path / "backup.duckdb")
+    service.close()
+    held(lambda name: name.endswith(".part.writes"), 3, ["unlink"])
+    restore(backup, path, "shop", replace=True)
+    assert not list(path.parent.glob(".*"))
+
+
+def test_a_file_for_a_user_fails_in_words_if_neither_it_nor_its_copy_can_be_changed(
+    service, path, tmp_path, held
+):
+    service.close()
+    held(lambda name: name.endswith(".part"))
+    with (
+        at.connect("shop", path=path) as shop,
+        pytest.raises(Unavailable, match=r"interactions\.parquet.* cannot be written"),
+    ):
+        at.export_interactions(shop, tmp_path / "interactions.parquet")
+
+
+def test_an_upgrade_fails_in_words_if_its_copy_can_be_neither_renamed_nor_removed(path, held):
+    path.parent.mkdir()
+    with duckdb.connect(path) as connection:
+        connection.execute((FORMATS / "format-7.sql").read_text(encoding="utf-8"))
+    before = path.read_bytes()
+    held(lambda name: name.endswith(".part"))
+    with pytest.raises(Unavailable, match="cannot be brought up to date.*it was not changed"):
+        Service.open("shop", path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("attempts", [3, 99])
+def test_the_counter_of_writes_is_opened_again_and_again(service, path, monkeypatch, held, attempts):
+    service.close()
+    before = contents(path.parent)
+    open_path, left = Path.open, itertools.count(attempts, -1)
+
+    def refuse(file, mode="r", *arguments, **options):
+        if file.name.endswith(".writes") and "+" in mode and next(left) > 0:
+            raise PermissionError(13, "The file is being used by another process", str(file))
+        return open_path(file, mode, *arguments, **options)
+
+    held(lambda _: False)
+    monkeypatch.setattr(Path, "open", refuse)
+    if attempts == 3:
+        with closing(Service.open("shop", path)) as again:
+            assert send(again, "search_events").total == 1
+        return
+    with pytest.raises(Unavailable, match=r"cannot be opened: .*shop\.duckdb\.writes"):
+        Service.open("shop", path)
+    assert contents(path.parent) == before
 
 
 def test_the_sample_project_is_loaded(windows, own_home):

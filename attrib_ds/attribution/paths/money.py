@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from attrib_ds.attribution.engines.engine import total
 from attrib_ds.attribution.paths.project_tables import lazy
-from attrib_ds.display import counted, money
+from attrib_ds.display import cents, counted
 from attrib_ds.errors import InvalidRequest, check_choice, warn
 from attrib_ds.records.currencies import checked_code, codes_of_column
 from attrib_ds.records.frames import TEXT, Frame, read_frame
@@ -244,7 +244,7 @@ def warn_of_excess(conversions: ir.Table) -> None:
         (row,) = rows
         warn(
             f"adjustments: {counted(count, 'conversions')} with refunds above the value; those of "
-            f"{row['event_id']!r} leave {money(row['value'])} of {money(row[ORIGINAL])}"
+            f"{row['event_id']!r} leave {cents(row['value'])} of {cents(row[ORIGINAL])}"
         )
 
 

@@ -218,7 +218,10 @@ class Paths:
         -----
         InputWarning
             If adjustments are of no conversion, each is the value of its conversion itself, or they are above
-            the value of a conversion.
+            the value of a conversion; or if all conversions are midnights with a time zone, and some have
+            touchpoints later that day.
+        UnknownCurrency
+            If some values have no currency beside others that have one.
 
         Examples
         --------
@@ -895,25 +898,25 @@ def doubts_of(
 
 def _strangers(conversions: ir.Table, touchpoints: ir.Table) -> str:
     """Describe users of conversions without a touchpoint: all, or those who are written in another way."""
-    buyers, visitors = (
-        table.filter(table.user_id.notnull()).select("user_id").distinct()
-        for table in (conversions, touchpoints)
-    )
+    buyers = conversions.filter(conversions.user_id.notnull()).select("user_id").distinct()
+    visitors = touchpoints.filter(touchpoints.user_id.notnull()).select("user_id")
     lonely = buyers.anti_join(visitors, "user_id")
     (alone,) = lonely.agg(count=lonely.count(), example=lonely.user_id.min()).to_pyarrow().to_pylist()
-    visitor = visitors.user_id.min().to_pyarrow().as_py() if alone["count"] else None
-    if visitor is None:
+    if not alone["count"]:
         return ""
-    first, other = (table.mutate(plain=_plain(table.user_id)) for table in (lonely, visitors))
-    alike = first.inner_join(other.group_by("plain").agg(known=other.user_id.min()), "plain")
-    spelled = alike.count().to_pyarrow().as_py()
+    other = visitors.select(plain=_plain(visitors.user_id), known=visitors.user_id)
+    alike = lonely.mutate(plain=_plain(lonely.user_id)).inner_join(other, "plain")
+    spelled = alike.user_id.nunique().to_pyarrow().as_py()
     differ = "by case, leading zeros or a final .0 only"
     if alone["count"] == buyers.count().to_pyarrow().as_py():
+        visitor = visitors.user_id.min().to_pyarrow().as_py()
+        if visitor is None:
+            return ""
         return (
             f"no user of a conversion, such as {alone['example']!r}, has a touchpoint. Touchpoints have "
             f"users such as {visitor!r}" + (f"; they differ {differ}" if spelled else "")
         )
-    for row in alike.order_by("user_id").limit(1).to_pyarrow().to_pylist():
+    for row in alike.order_by("user_id", "known").limit(1).to_pyarrow().to_pylist():
         verb = "differs" if spelled == 1 else "differ"
         return (
             f"{display.counted(spelled, 'users')} of conversions {verb} from those of touchpoints {differ}, "

@@ -16,7 +16,7 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from attrib_ds import schema
+from attrib_ds import local_files, schema
 from attrib_ds.errors import AttribError, NotFound, Unavailable
 from attrib_ds.records.parts import Folder
 from attrib_ds.service.collection.daily_visitors import DailySalt
@@ -103,8 +103,7 @@ class PartIntake(intake.Intake[dict[str, Any], None, dict[str, Any]]):
         is_empty = not any(self._queue.first(table, 1) for table in (queue.EVENTS, queue.HITS))
         self._queue.close()
         if is_empty:
-            for path in files.queue_files(self._file):
-                path.unlink(missing_ok=True)
+            local_files.clear(files.queue_files(self._file))
 
     def _put(self, items: Sequence[dict[str, Any]]) -> Sequence[AttribError | None]:
         size = self._queue.size()

@@ -243,10 +243,12 @@ def collect_arrivals(
 def rank(hit: str = "") -> str:
     """Return SQL for what decides which of the hits with one id counts: the first in this order.
 
-    One with an id that its browser keeps comes before one of the day, then the earliest.
+    One with an id that its browser keeps comes before one of the day, then the earliest. The texts decide
+    among tries of one browser, which have one date.
     """
     tracker = f"{hit}trackerId"
-    return f"NOT {daily_visitors.is_kept(tracker)}, {hit}serverDate, {tracker}"
+    agent = f"coalesce({hit}userAgent, '')"
+    return f"NOT {daily_visitors.is_kept(tracker)}, {hit}serverDate, {tracker}, {agent}"
 
 
 def beats(hit: str, stored: str) -> str:

@@ -123,7 +123,8 @@ def resolve_hits(
             FROM {hits} WHERE NOT regexp_matches(trackerId, '^(page|hit)[.]') GROUP BY trackerId
             HAVING starts_with(trackerId, 'day.') OR arg_min(id, (serverDate, id))[15] = '7'
         )
-        SELECT id FROM firsts WHERE trackerId NOT IN ({known}) OR NOT starts_with(trackerId, 'day.')
+        SELECT id, trackerId
+        FROM firsts WHERE trackerId NOT IN ({known}) OR NOT starts_with(trackerId, 'day.')
         AND (trackerId, opener) NOT IN (
             SELECT trackerId, rtrim(concat("pageUrl.origin", "pageUrl.pathname"), '/')
             FROM {rules.catalog}.hits WHERE trackerId IN (SELECT trackerId FROM firsts) AND serverDate >=
@@ -131,7 +132,9 @@ def resolve_hits(
         )
         """
     )
-    marked = f"(SELECT *, id IN (FROM temp.first_pages) AS is_first FROM {hits})"
+    # Of the tries of a hit, those of this browser alone: another one may have earlier pages.
+    is_first = "(id, trackerId) IN (SELECT (id, trackerId) FROM temp.first_pages)"
+    marked = f"(SELECT *, {is_first} AS is_first FROM {hits})"
     sources = _resolve_texts(connection, marked, rules, into=texts)
     agents = _resolve_agents(connection, hits, rules, span)
     filters = rules.settings.traffic_filters

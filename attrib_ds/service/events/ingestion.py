@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import msgspec
 
-from attrib_ds import instants, json_numbers, sql_results
+from attrib_ds import instants, json_numbers, local_files, sql_results
 from attrib_ds.contract import Answer, json_values
 from attrib_ds.contract.events import CreateEvent, CreateEvents, Misfit, ReplayEvent, ValidateEvent
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ServiceFailure
@@ -214,7 +214,7 @@ class EventIntake(intake.TableIntake[_Sent, Any, _Entry]):
                         queue.put(EVENTS, record["nonce"], msgspec.json.encode([record, None]))
                     for entry in content["audit"]:
                         queue.put(EVENTS, None, msgspec.json.encode([None, entry]))
-        files.earlier_log_of(file).unlink(missing_ok=True)
+        local_files.remove(files.earlier_log_of(file))
 
     def _put(self, items: Sequence[_Sent]) -> list[Any]:
         queue = self._store.queue

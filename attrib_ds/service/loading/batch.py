@@ -144,9 +144,9 @@ class Checks:
         """Add a stored column computed from others."""
         self._outer[name] = final
 
-    def text(self, name: str) -> None:
+    def text(self, name: str, *, always: bool = False) -> None:
         """Add a column of unchanged text."""
-        self._typed(name, self.source.text, "VARCHAR")
+        self._typed(name, self.source.text, "VARCHAR", always=always)
 
     def word(
         self,

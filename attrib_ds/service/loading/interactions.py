@@ -337,7 +337,7 @@ def check_raw_hits(
     )
     checks.word("referrer", always=True)
     # An empty text is that of a request without a user agent.
-    checks.text("userAgent")
+    checks.text("userAgent", always=True)
     checks.word("hitType", default="'pageview'", always=True)
     _check_hit(checks, [*schema.leaves(schema.HIT, "asn"), *schema.leaves(schema.HIT, "geo")])
     checks.word("ip", always=True)
@@ -406,7 +406,7 @@ def _insert_raw_hits(
         )
         arrivals = daily_visitors.read_trackers(text for (text,) in connection.execute(query).fetchall())
     else:
-        _reject_repeated(connection, valid)
+        _reject_repeated(connection, valid, relation)
     return hits.collect_arrivals(
         connection,
         relation,
@@ -431,10 +431,11 @@ def _reject_erased(connection: Connection, valid: batch.ValidRows) -> None:
         valid.reject(connection, f"SELECT row, {reason} FROM ({erased})")
 
 
-def _reject_repeated(connection: Connection, valid: batch.ValidRows) -> None:
+def _reject_repeated(connection: Connection, valid: batch.ValidRows, relation: str) -> None:
     """Reject stored hits that were given an id, unless they count in the place of the stored ones."""
     if "hitId" in valid.staged.source_columns and not valid.is_replacing:
         reason = f"'hitId: ' || {batch.quote_text(quoted('hitId'))} || ' is already loaded'"
-        pairs = f"{valid.rows} AS loaded JOIN hits AS stored ON stored.id = loaded.hitId"
+        given = f"{valid.rows} AS given JOIN {relation} AS loaded USING (row)"
+        pairs = f"{given} JOIN hits AS stored ON stored.id = given.hitId"
         better = hits.beats("loaded", "stored")
         valid.reject(connection, f"SELECT row, {reason} FROM {pairs} WHERE ({better}) IS NOT TRUE")

@@ -311,7 +311,8 @@ class WriteCounter:
     """
 
     def __init__(self, file: Path, *, writes: int, accepted: int) -> None:
-        self._sink = _create_counter(counter_of(file), writes + accepted).open("r+b", buffering=0)
+        path = _create_counter(counter_of(file), writes + accepted)
+        self._sink = local_files.insist(lambda: path.open("r+b", buffering=0))
         self._lock = threading.Lock()
         self._writes = writes
         self._accepted = accepted
@@ -355,7 +356,7 @@ def _create_counter(path: Path, writes: int) -> Path:
     # Other threads of this process may open the file at the same time; other processes cannot.
     with _creation_lock:
         if not path.exists():
-            part.unlink(missing_ok=True)
+            local_files.remove(part)
             create_private_file(part)
             with part.open("r+b") as sink:
                 sink.write(_content(writes))

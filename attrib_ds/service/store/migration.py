@@ -49,7 +49,7 @@ def set_aside(connection: duckdb.DuckDBPyConnection, file: Path, version: int) -
         local_files.replace(part, copy)
         local_files.flush_folder(copy.parent)
     except (duckdb.Error, OSError) as error:
-        part.unlink(missing_ok=True)
+        local_files.clear([part])
         raise _failure(file, version, error) from error
     return copy
 

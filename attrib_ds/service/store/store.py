@@ -18,7 +18,7 @@ from uuid import uuid4
 import duckdb
 from ibis.backends.duckdb import Backend
 
-from attrib_ds import instants
+from attrib_ds import instants, local_files
 from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.contract import Answer, administration, json_values
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, Unavailable
@@ -230,10 +230,12 @@ class Store:
             if not read_only:
                 queue = Queue(file, moved, counter=counter, owner=meta.owner)
             return cls(connection, meta, read_only=read_only, counter=counter, queue=queue)
-        except BaseException:
+        except BaseException as error:
             connection.close()
             if queue is not None:
                 queue.close()
+            if isinstance(error, OSError):
+                raise _unopened(path, error) from error
             raise
 
     def write(self, job: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
@@ -546,7 +548,7 @@ def _open_private(file: Path, config: dict[str, str]) -> duckdb.DuckDBPyConnecti
                 "remove the queue"
             )
         for path in (files.counter_of(file), *files.queue_files(file), files.earlier_log_of(file)):
-            path.unlink(missing_ok=True)
+            local_files.remove(path)
         with files.private_creation():
             connection = duckdb.connect(file, config=config)
     files.create_private_file(files.log_of(file))
@@ -579,7 +581,11 @@ def _refuse(file: Path, error: Exception) -> NoReturn:
             f"path: {str(file)!r} was written by DuckDB {files.written_by(file)}, in a format that DuckDB "
             f"{duckdb.__version__} cannot read; upgrade duckdb"
         ) from error
-    raise Unavailable(f"path: {str(file)!r} cannot be opened: {files.with_advice(error)}") from error
+    raise _unopened(file, error) from error
+
+
+def _unopened(path: str | Path, error: Exception) -> Unavailable:
+    return Unavailable(f"path: {str(path)!r} cannot be opened: {files.with_advice(error)}")
 
 
 def read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta | None:

@@ -97,11 +97,7 @@ def read_first_page(response: session.Response, operation: Operation, request: R
 
 
 def spool_answer(
-    response: session.Response,
-    operation: Operation,
-    request: Request,
-    *,
-    advance: Callable[[int, int | None], None],
+    response: session.Response, operation: Operation, request: Request, *, advance: Callable[..., None]
 ) -> Answer | None:
     """Read a long Arrow response to disk, where it is complete before any of it is used.
 
@@ -161,13 +157,9 @@ def _readable(response: session.Response, operation: Operation) -> Iterator[None
         is_page = "html" in response.media
         # A truncated response may be complete the next time.
         is_transient = not is_page and (response.media == ARROW or "truncated" in str(error))
-        text = (
-            error.message.partition(": is not JSON: ")[2]
-            if isinstance(error, errors.InvalidRequest)
-            else error
-        )
+        text = str(error).rpartition(": is not JSON: ")[2]
         media = response.media or "a response without a content type"
-        problem = f"the service sent {media} that cannot be read: {str(text)[:200]}"
+        problem = f"the service sent {media} that cannot be read: {text[:200]}"
         if is_page:
             problem = "the response is a web page; check url="
     unreadable = errors.ServiceFailure(f"{operation.name}: {problem}")
@@ -323,9 +315,8 @@ def check_keys(table: pa.Table) -> None:
     """
     name = _key_of(table)
     if name is not None and (keys := table[name]).null_count:
-        raise errors.ServiceFailure(
-            f"the response has {keys.null_count} of {len(keys)} records without {name}"
-        )
+        problem = f"the response has {keys.null_count} of {len(keys)} records without {name}"
+        raise errors.ServiceFailure(problem)
 
 
 def without_repeats(table: pa.Table, operation: Operation, project_id: str) -> pa.Table:
@@ -411,9 +402,8 @@ class _ArrowStream:
             _attempt(batch.validate, full=True)
             rows += batch.num_rows
             if self._most is not None and rows > self._most:
-                raise errors.ServiceFailure(
-                    f"the response has more than the {self._most} records that were requested"
-                )
+                problem = f"the response has more than the {self._most} records that were requested"
+                raise errors.ServiceFailure(problem)
             yield _as_expected(batch, self._expected)
         if self._promised is not None and rows != self._promised:
             # A stream truncated between two batches looks complete.
@@ -464,9 +454,8 @@ def _as_expected(batch: pa.RecordBatch, expected: pa.Schema) -> pa.Table:
                 raise pa.ArrowInvalid
             arrays.append(array.cast(field.type))
         except pa.ArrowException:
-            raise errors.ServiceFailure(
-                f"the response has {field.name} as {array.type}; expected {field.type}"
-            ) from None
+            problem = f"the response has {field.name} as {array.type}; expected {field.type}"
+            raise errors.ServiceFailure(problem) from None
     return pa.table(arrays, schema=expected)
 
 
@@ -474,11 +463,14 @@ def _family(kind: pa.DataType) -> str:
     """Return what values of an Arrow type are, whatever their width."""
     if pa.types.is_list(kind):
         return f"list of {_family(kind.value_type)}"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return "text"
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return "number"
-    return "instant" if pa.types.is_timestamp(kind) else str(kind)
+    return next((name for name, tests in _FAMILIES.items() if any(test(kind) for test in tests)), str(kind))
+
+
+_FAMILIES: Final = {
+    "text": (pa.types.is_string, pa.types.is_large_string),
+    "number": (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
+    "instant": (pa.types.is_timestamp,),
+}
 
 
 def _value(response: session.Response, operation: Operation, request: Any) -> object:
@@ -490,19 +482,16 @@ def _value(response: session.Response, operation: Operation, request: Any) -> ob
     if kind == "outcomes":
         if not isinstance(body, list):
             raise Unreadable("it is not an array")
-        if len(body) != len(request.events):
-            raise errors.ServiceFailure(
-                f"the response has {len(body)} outcomes of {len(request.events)} events"
-            )
+        if len(body) != (count := len(request.events)):
+            raise errors.ServiceFailure(f"the response has {len(body)} outcomes of {count} events")
         return [_outcome(item) for item in body]
     if not isinstance(body, dict):
         raise Unreadable("it is not an object")
     if kind == "object":
         return body
     if kind == "counts":
-        return {
-            name: number for name, value in body.items() if (number := json_numbers.whole(value)) is not None
-        }
+        numbers = {name: json_numbers.whole(value) for name, value in body.items()}
+        return {name: number for name, number in numbers.items() if number is not None}
     name, convert, described = _MEMBERS[kind]
     value = convert(body.get(name))
     if value is None:
@@ -549,12 +538,10 @@ def _problem_of_file(beginning: bytes, form: str, keys: Sequence[str]) -> str | 
     text = beginning.removeprefix(codecs.BOM_UTF8).lstrip()
     if not text:
         return "an empty response"
-    if text[:1] in (b"<", b"{", b"["):
-        return (
-            "a web page; check url="
-            if text[:1] == b"<"
-            else f"JSON, {json_values.shown(text[:200].decode('utf-8', 'replace'))}"
-        )
+    if text[:1] == b"<":
+        return "a web page; check url="
+    if text[:1] in (b"{", b"["):
+        return f"JSON, {json_values.shown(text[:200].decode('utf-8', 'replace'))}"
     is_workbook = text.startswith(b"PK\x03\x04")
     if form and is_workbook != (form == "xlsx"):
         return "a workbook" if is_workbook else f"something that is not {form.upper()}"

@@ -102,21 +102,20 @@ def config_file() -> Path:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
+    file = f"configuration: {str(path)!r}"
     try:
         settings = _read_toml(path)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise errors.InvalidRequest(f"configuration: {str(path)!r} cannot be read: {error}") from error
+        raise errors.InvalidRequest(f"{file} cannot be read: {error}") from error
     for name in settings.keys() - _VARIABLES.keys():
-        raise errors.InvalidRequest.choice(f"configuration: {str(path)!r}", name, _VARIABLES)
+        raise errors.InvalidRequest.choice(file, name, _VARIABLES)
     for name, value in settings.items():
         if not isinstance(value, str) or not value:
-            raise errors.InvalidRequest(f"configuration: {str(path)!r}: {name} is not a string", field=name)
+            raise errors.InvalidRequest(f"{file}: {name} is not a string", field=name)
         if name in _PATHS and min(value) < " ":
-            raise errors.InvalidRequest(
-                f"configuration: {str(path)!r}: {name} is {value!r}; {_QUOTES}", field=name
-            )
+            raise errors.InvalidRequest(f"{file}: {name} is {value!r}; {_QUOTES}", field=name)
     # Relative paths are relative to the file.
     paths = {name: path.parent / Path(settings[name]).expanduser() for name in _PATHS if name in settings}
     return settings | paths
@@ -270,9 +269,8 @@ def _routed(operation: Operation, table: Any) -> Operation:
             "without a trailing slash",
             field=f"routes/{name}/path",
         )
-    placeholders = {*_PLACEHOLDER.findall(operation.path)} | (
-        {"projectId"} & {*operation.request.model_fields}
-    )
+    placeholders = {*_PLACEHOLDER.findall(operation.path)}
+    placeholders |= {"projectId"} & {*operation.request.model_fields}
     for attribute in {*_PLACEHOLDER.findall(path)} - placeholders:
         raise errors.InvalidRequest.choice(f"routes/{name}/path", attribute, placeholders)
     return replace(operation, method=method, path=path)

@@ -301,9 +301,8 @@ def make_assertion(
     }
     headers = {"kid": credentials.key_id, "typ": "JWT"}
     try:
-        return Secret(
-            jwt.encode(claims, credentials.private_key.reveal(), algorithm=_ALGORITHM, headers=headers)
-        )
+        signed = jwt.encode(claims, credentials.private_key.reveal(), algorithm=_ALGORITHM, headers=headers)
+        return Secret(signed)
     except (jwt.PyJWTError, ValueError, TypeError):
         pass
     # Outside the handler: the traceback of the failure holds the private key.
@@ -352,11 +351,8 @@ def _read_failure(response: Response, members: dict[str, Any]) -> AttemptFailed:
         return AttemptFailed(Unavailable(text, retry_after=response.retry_after), "always")
     if 300 <= status < 400 or status in (404, 405):
         location = response.headers.get("Location", "").partition("?")[0][:_LONGEST_DESCRIPTION]
-        advice = (
-            f"it has moved to {location}; pass auth_url= without /oidc/token"
-            if location
-            else "check auth_url="
-        )
+        moved = f"it has moved to {location}; pass auth_url= without /oidc/token"
+        advice = moved if location else "check auth_url="
         return AttemptFailed(InvalidRequest(f"{text}; {advice}", field="auth_url"), "never")
     if status == 407:
         return AttemptFailed(Unavailable(f"{text}; {PROXY_ADVICE}"), "never")

@@ -43,10 +43,8 @@ def conform(table: pa.Table, group: str, request: Any) -> pa.Table:
     if getattr(request, "sort", None):
         return table
     of_interval, of_group = _rank(is_number="Of" in request.interval), _rank(is_number=_counts(request))
-    keys = [
-        (of_interval(label), of_group(value))
-        for label, value in zip(labels, table[group].to_pylist(), strict=True)
-    ]
+    pairs = zip(labels, table[group].to_pylist(), strict=True)
+    keys = [(of_interval(label), of_group(value)) for label, value in pairs]
     return table.take(pa.array(sorted(range(len(keys)), key=keys.__getitem__), pa.int64()))
 
 

@@ -141,10 +141,8 @@ class Search:
     def check_growth(self, rows: int) -> None:
         """Raise if there are many more rows than the first page said: new records do not explain them."""
         if self.total is not None and rows > 2 * self.total + self.page_size:
-            raise self.failure(
-                f"the total grows faster than its records are read: it was {self.total:,}, and {rows:,} have "
-                "come so far"
-            )
+            growth = f"it was {self.total:,}, and {rows:,} have come so far"
+            raise self.failure(f"the total grows faster than its records are read: {growth}")
 
     def failure(self, problem: str) -> ServiceFailure:
         """Return the error of an answer that cannot be right."""
@@ -164,7 +162,7 @@ class Paging:
     """
 
     ordered: Any
-    by_key: type[_Walk] | None
+    by_key: type[_ById | _ByTime] | None
 
     @classmethod
     def of(cls, operation: Operation, request: Any) -> Paging:
@@ -260,7 +258,7 @@ def cut(tables: Pages, *, offset: int, limit: int | None) -> Pages:
                 return
 
 
-def _by_key(search: Search, request: Any, kind: type[_Walk]) -> Pages:
+def _by_key(search: Search, request: Any, kind: type[_ById | _ByTime]) -> Pages:
     """Read the first page, then ranges of about a page each, concurrently."""
     walk = kind(search, request, is_all=True)
     pages = walk.pages()
@@ -301,14 +299,6 @@ class _Walk:
         self._request = request
         self._is_all = is_all
 
-    def pages(self) -> Pages:
-        """Yield the pages."""
-        raise NotImplementedError
-
-    def divide(self, count: int) -> Sequence[_Walk]:
-        """Divide the rest after the first page into consecutive ranges."""
-        raise NotImplementedError
-
     def _check_order(self, *, is_right: bool) -> None:
         """Raise if records are out of order or out of bounds, since some would be lost."""
         if not is_right:
@@ -342,8 +332,8 @@ class _ById(_Walk):
             self._is_all = False
             yield table
 
-    def divide(self, count: int) -> Sequence[_Walk]:
-        """Divide the ids, which are spread evenly, more or less."""
+    def divide(self, count: int) -> Sequence[_ById]:
+        """Divide the rest after the first page by id; ids are spread evenly, more or less."""
         request = self._request
         order = "ASC" if self._is_descending else "DESC"
         table, _ = self._search.page(request, limit=1, order=order)
@@ -412,9 +402,8 @@ class _ByTime(_Walk):
             self._seen.append(self._seen.pop(self._seen.index(of_last[-1])))
             return
         self._bound, self._seen, self._position = bound, of_last, len(of_last)
-        self._request = self._within(
-            *((None, bound + _MILLISECOND) if self._is_descending else (bound, None))
-        )
+        bounds = (None, bound + _MILLISECOND) if self._is_descending else (bound, None)
+        self._request = self._within(*bounds)
 
     def _within(self, begin: datetime | None, end: datetime | None) -> Any:
         """Return the request from an instant on, before another one."""
@@ -428,16 +417,14 @@ class _ByTime(_Walk):
         """Return the milliseconds of a page."""
         starts = table[_START].combine_chunks()
         moments = np.floor_divide(pc.fill_null(starts.cast(pa.int64()), 0).to_numpy(), 1_000)
-        low, high = (
-            None if bound is None else (bound - _EPOCH) // _MILLISECOND
-            for bound in (self._request.since, self._request.until)
-        )
+        bounds = (self._request.since, self._request.until)
+        low, high = (bound and (bound - _EPOCH) // _MILLISECOND for bound in bounds)
         is_within = (low is None or moments.min() >= low) and (high is None or moments.max() <= high)
         steps = np.diff(moments) * self._request.sort[_START]
         self._check_order(is_right=is_within and not starts.null_count and not (steps < 0).any())
         return moments
 
-    def divide(self, count: int) -> Sequence[_Walk]:
+    def divide(self, count: int) -> Sequence[_ByTime]:
         """Divide the time; intervals with many records are read in several pages."""
         try:
             table, _ = self._search.page(self._whole, limit=1, offset=(self._search.total or 1) - 1)
@@ -452,10 +439,8 @@ class _ByTime(_Walk):
             return [self]
         # The range of the bound is this walk, which knows what is read of it.
         cuts = [low + number * width for number in range(1, count)]
-        parts = [
-            _ByTime(self._search, self._within(begin, end))
-            for begin, end in itertools.pairwise([None, *cuts, None])
-        ]
+        bounds = itertools.pairwise([None, *cuts, None])
+        parts = [_ByTime(self._search, self._within(begin, end)) for begin, end in bounds]
         if self._is_descending:
             self._request = self._within(cuts[-1], None)
             return [self, *parts[-2::-1]]

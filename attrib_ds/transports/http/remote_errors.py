@@ -6,11 +6,11 @@ from html import unescape
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from attrib_ds import errors, keys
+from attrib_ds import errors
 from attrib_ds.contract import Operation, Request
 from attrib_ds.contract.operation import DEADLINE_EXCEEDED
 from attrib_ds.records.json_records import decode
-from attrib_ds.transports.http.session import PROXY_ADVICE, AttemptFailed, Response, Retry
+from attrib_ds.transports.http.session import PROXY_ADVICE, AttemptFailed, Call, Response, Retry
 
 _KINDS: Final[dict[int, type[errors.AttribError]]] = {
     401: errors.Unauthorized,
@@ -54,15 +54,7 @@ _TAG: Final = re.compile(r"<[^>]*>")
 _POINTER: Final = re.compile(r"(?:^|(?<=; ))/?([A-Za-z]\w*)((?:/[^:;\s]*)?)(?=: )")
 
 
-def read_failure(
-    response: Response,
-    operation: Operation,
-    request: Request,
-    *,
-    url: str,
-    request_id: str,
-    token: keys.Secret[str] | None,
-) -> AttemptFailed:
+def read_failure(response: Response, operation: Operation, request: Request, call: Call) -> AttemptFailed:
     """Read an error response.
 
     Parameters
@@ -71,19 +63,16 @@ def read_failure(
         Its status is not a success; its body has not been read.
     operation, request : Operation, Request
         The operation and its request.
-    url : str
-        URL of the request.
-    request_id : str
-        Request id that was sent, used if the response has none.
-    token : Secret of str, optional
-        Redacted in messages, in case the service repeats it.
+    call : Call
+        What was sent: its request id is used if the response has none, and its token is redacted in
+        messages, in case the service repeats it.
 
     Returns
     -------
     AttemptFailed
         Its error has the same message as in an embedded project if the service sends one.
     """
-    redact = str if token is None else token.redact
+    redact, url = str if call.token is None else call.token.redact, call.url
     body, status = read_body(response.beginning(), redact), response.status
     message, said, is_ours = _message(body), told(body), "requestId" in body
     advice = _ADVICE.get(status, "")
@@ -102,7 +91,7 @@ def read_failure(
             is_named = _field([], text, operation) is not None
             text = text if is_named else f"{operation.name}: {text}"
     ids = (body.get("requestId"), response.headers.get("X-Request-Id"))
-    id = redact(next((id[:128] for id in ids if isinstance(id, str) and id), request_id))
+    id = redact(next((id[:128] for id in ids if isinstance(id, str) and id), call.headers["X-Request-Id"]))
     error = _error(status, redact(f"{text}; {advice}" if advice else text), body, operation, request_id=id)
     error.retry_after = response.retry_after if status in (429, 503) else None
     retry: Retry = "if safe" if status in _TRANSIENT else "never"

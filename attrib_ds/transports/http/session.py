@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final, Literal, TypeVar
+from typing import BinaryIO, Final, Literal, TypeAlias, TypeVar
 
 import requests
 import urllib3
@@ -25,6 +25,8 @@ T = TypeVar("T")
 #: When to retry a failed attempt: always (the service did not start it), if the operation is safe to repeat,
 #: or never.
 Retry = Literal["always", "if safe", "never"]
+#: Says whether a result is still wanted; None if it always is.
+Wanted: TypeAlias = Callable[[], bool] | None
 
 #: Maximum number of connections per host; further threads wait for a free one.
 _CONNECTIONS: Final = 32
@@ -331,9 +333,7 @@ class Session:
             problem, retry, reached_service = f"{error}; check REQUESTS_CA_BUNDLE", "never", False
         raise AttemptFailed(errors.Unavailable(problem), retry, reached_service=reached_service)
 
-    def retry(
-        self, attempt: Callable[[], T], *, is_safe: bool, is_wanted: Callable[[], bool] | None = None
-    ) -> T:
+    def retry(self, attempt: Callable[[], T], *, is_safe: bool, is_wanted: Wanted = None) -> T:
         """Run a request, and retry it after a failure if that is safe.
 
         Parameters
@@ -388,7 +388,7 @@ class Session:
         """Close the connections."""
         self._session.close()
 
-    def _wait(self, seconds: float, reason: str, is_wanted: Callable[[], bool] | None) -> None:
+    def _wait(self, seconds: float, reason: str, is_wanted: Wanted) -> None:
         """Wait while the result is wanted; report long waits to an interactive user."""
         if seconds >= _SHORTEST_REPORTED and display.is_watched():
             sys.stderr.write(f"attrib-ds: waiting {seconds:.0f} s: {reason}\n")

@@ -24,7 +24,7 @@ from attrib_ds.keys import Secret
 from attrib_ds.transports.http import answers, configuration, remote_errors, session, uploading
 from attrib_ds.transports.http.credentials import Credentials, Tokens, protect_key, read_credentials
 from attrib_ds.transports.http.paging import Pages, Paging, Search, is_by_time, rows_left
-from attrib_ds.transports.http.session import AttemptFailed, Call, Response, Session
+from attrib_ds.transports.http.session import AttemptFailed, Call, Response, Session, Wanted
 
 T = TypeVar("T")
 Read = Callable[[Response, Operation, Request], T]
@@ -177,9 +177,7 @@ class Http:
         if answer is None:
             return read_all(self._search(operation), request, offers_arrow=self._offers_arrow)
         if operation.answer.resource is not None:
-            warn_of_unknown_fields(
-                operation, answer.columns.names[len(columns(operation, request)) :], are_kept=True
-            )
+            warn_of_unknown_fields(operation, answer.columns.names[len(columns(operation, request)) :])
         return answer
 
     def stream(self, operation: Operation, request: Request) -> Answer:
@@ -200,7 +198,7 @@ class Http:
         if answer is None:
             return open_stream(self._search(operation), request, offers_arrow=self._offers_arrow)
         expected = columns(operation, request)
-        _warn_once(operation, answer.columns.names[len(expected) :], self._warned)
+        warn_of_unknown_fields(operation, answer.columns.names[len(expected) :], self._warned)
         return replace(answer, columns=expected)
 
     def _one_response(self, operation: Operation, request: Any) -> Answer | None:
@@ -234,19 +232,12 @@ class Http:
         def fetch(operation: Operation, request: Any, read: Read[T], /) -> T:
             # The caller's thread can be interrupted; worker threads must poll whether to continue.
             is_wanted = None if threading.current_thread() is caller else (lambda: not stop.is_set())
-            return self._fetch(operation, request, read, is_wanted=is_wanted)
+            return self._fetch(operation, request, read, is_wanted)
 
         self._page_sizes.setdefault(operation.name, self._options.page)
         return Search(operation, fetch, self._page_sizes, self._options.workers, stop, warned=self._warned)
 
-    def _fetch(
-        self,
-        operation: Operation,
-        request: Request,
-        read: Read[T],
-        *,
-        is_wanted: Callable[[], bool] | None = None,
-    ) -> T:
+    def _fetch(self, operation: Operation, request: Request, read: Read[T], is_wanted: Wanted = None) -> T:
         """Send one HTTP request for an operation, retrying if that is safe."""
         if operation.base in ("embedded", "auth"):
             raise errors.NotSupported(
@@ -267,13 +258,8 @@ class Http:
         content = getattr(request, routed.upload) if routed.upload else wire.content()
         if "counters" in self._concessions and isinstance(content, bytes):
             content = content.replace(_COUNTERS, _FIELDS)
-        call = Call(
-            method=routed.method,
-            url=self._addresses[routed.base] + wire.path,
-            query=wire.query,
-            content=content,
-            headers=headers,
-        )
+        url = self._addresses[routed.base] + wire.path
+        call = Call(method=routed.method, url=url, query=wire.query, content=content, headers=headers)
         may_be_stored, is_event = False, hasattr(request, "nonce")
 
         def attempt() -> T:
@@ -293,7 +279,7 @@ class Http:
         except errors.AttribError as caught:
             error = caught
         else:
-            if operation.extension and self._is_dubious(result, request):
+            if operation.extension and routed is operation and self._is_dubious(result, request):
                 raise self._lack(operation, 200)
             return result
         # Raised outside the handler, so that no error has another one as its context.
@@ -301,7 +287,7 @@ class Http:
         if concession is not None and concession not in self._concessions:
             self._concessions.add(concession)
             with suppress(errors.InvalidRequest):
-                return self._fetch(operation, request, read, is_wanted=is_wanted)
+                return self._fetch(operation, request, read, is_wanted)
             self._concessions.discard(concession)
         if isinstance(error, errors.Conflict) and is_event and not error.details:
             error.message += "; the service may have stored an event with this nonce before"
@@ -346,8 +332,8 @@ class Http:
                 self._probe("get_settings", request)
             except errors.NotSupported:
                 return True
-            except errors.Forbidden:
-                pass  # by a service that has them
+            except errors.AttribError:
+                return False
             self._has_settings = True
         return False
 
@@ -390,40 +376,30 @@ class Http:
                 raise errors.Unauthorized(
                     f"{operation.name}: requires a service-account key; {advice}", field="key"
                 )
-            return self._exchange(operation, request, call, None, read)
+            return self._exchange(operation, request, call, read)
         token, number = None, 0
         while True:
             token, number = self._tokens.get(rejected=token), number + 1
             try:
-                return self._exchange(operation, request, call, token, read)
+                return self._exchange(operation, request, replace(call, token=token), read)
             except AttemptFailed as failure:
                 # A new token that other threads have used up is renewed once more.
                 is_used_up = number == 1 or (self._accepted is token and number <= _TOKENS)
                 if not isinstance(failure.error, errors.Unauthorized) or not is_used_up:
                     raise
 
-    def _exchange(
-        self,
-        operation: Operation,
-        request: Request,
-        call: Call,
-        token: Secret[str] | None,
-        read_answer: Read[T],
-    ) -> T:
-        request_id = str(uuid.uuid4())
+    def _exchange(self, operation: Operation, request: Request, call: Call, read_answer: Read[T]) -> T:
+        identified = replace(call, headers={**call.headers, "X-Request-Id": str(uuid.uuid4())})
 
         def read(response: Response) -> T | AttemptFailed:
             if 200 <= response.status < 300:
-                self._is_admitted |= token is not None and not operation.extension
-                self._accepted = token
+                self._is_admitted |= call.token is not None and not operation.extension
+                self._accepted = call.token
                 if operation.answer.kind == "page" and self._offers_arrow is not False:
                     self._offers_arrow = response.media == answers.ARROW
                 return read_answer(response, operation, request)
-            return remote_errors.read_failure(
-                response, operation, request, url=call.url, request_id=request_id, token=token
-            )
+            return remote_errors.read_failure(response, operation, request, identified)
 
-        identified = replace(call, headers={**call.headers, "X-Request-Id": request_id}, token=token)
         result = self._session.exchange(identified, read, direct=configuration.is_here(call.url))
         if isinstance(result, AttemptFailed):
             raise result
@@ -522,7 +498,7 @@ def read_all(search: Search, request: Any, *, offers_arrow: bool | None) -> Answ
         is_whole = not request.offset and (request.limit is None or table.num_rows < request.limit)
         table = _sorted(table, search.operation, request, is_whole=is_whole)
     unknown = sorted(set(table.column_names) - set(_expected_names(search.operation, request)))
-    warn_of_unknown_fields(search.operation, unknown, are_kept=True)
+    warn_of_unknown_fields(search.operation, unknown)
     names = [*columns(search.operation, request).names, *unknown]
     total = search.total
     if table.num_rows and (total is not None or request.limit is None):
@@ -553,35 +529,24 @@ def open_stream(search: Search, request: Any, *, offers_arrow: bool | None) -> A
         search.stop.set()
         tables.close()
 
-    return Answer(
-        expected,
-        itertools.chain([first], tables),
-        count=None if search.total is None else rows_left(search.total, request),
-        total=search.total,
-        offset=request.offset,
-        limit=request.limit,
-        close=close,
-    )
+    whole, total = itertools.chain([first], tables), search.total
+    left = None if total is None else rows_left(total, request)
+    return Answer(expected, whole, left, total, request.offset, request.limit, close=close)
 
 
-def warn_of_unknown_fields(operation: Operation, unknown: Iterable[str], *, are_kept: bool) -> None:
-    """Warn of fields that are missing in the schema, if there are any."""
-    names = [display.printable(name)[:_LONGEST_NAME] for name in unknown]
-    if names:
-        effect = "they are the last columns, as JSON text" if are_kept else "they are left out"
-        warnings.warn(
-            f"{operation.name}: the response has fields that this version does not support: "
-            f"{', '.join(names[:_MOST_NAMES])}{', …' if len(names) > _MOST_NAMES else ''}; {effect}",
-            errors.UnknownFields,
-            stacklevel=2,
-        )
-
-
-def _warn_once(operation: Operation, unknown: Iterable[str], warned: set[str]) -> None:
-    """Warn of fields that streams leave out, unless the connection has done so."""
-    new = [name for name in unknown if f"{operation.name} {name}" not in warned]
-    warned.update(f"{operation.name} {name}" for name in new)
-    warn_of_unknown_fields(operation, new, are_kept=False)
+def warn_of_unknown_fields(
+    operation: Operation, unknown: Iterable[str], warned: set[str] | None = None
+) -> None:
+    """Warn of fields that are missing in the schema: of each once where streams leave them out."""
+    new = [name for name in unknown if f"{operation.name} {name}" not in (warned or ())]
+    if warned is not None:
+        warned.update(f"{operation.name} {name}" for name in new)
+    if new:
+        names = ", ".join(display.printable(name)[:_LONGEST_NAME] for name in new[:_MOST_NAMES])
+        more = ", …" if len(new) > _MOST_NAMES else ""
+        effect = "they are the last columns, as JSON text" if warned is None else "they are left out"
+        problem = f"the response has fields that this version does not support: {names}{more}; {effect}"
+        warnings.warn(f"{operation.name}: {problem}", errors.UnknownFields, stacklevel=2)
 
 
 @contextmanager
@@ -621,9 +586,8 @@ def _read_at_once(
         search.total = total
         advance(rows)
 
-    answer: Answer | None = search.fetch(
-        search.operation, request, partial(answers.spool_answer, advance=count)
-    )
+    read = partial(answers.spool_answer, advance=count)
+    answer: Answer | None = search.fetch(search.operation, request, read)
     if answer is not None:
         search.total = answer.total
     return answer
@@ -634,7 +598,8 @@ def _tables(search: Search, request: Any, expected: pa.Schema, *, offers_arrow: 
     with _opened(search, request, request, is_whole=False, offers_arrow=offers_arrow) as pages:
         for table in pages:
             # All tables of a stream have the same columns, so unknown ones are left out.
-            _warn_once(search.operation, sorted(set(table.column_names) - names), search.warned)
+            unknown = sorted(set(table.column_names) - names)
+            warn_of_unknown_fields(search.operation, unknown, search.warned)
             table = answers.without_repeats(table, search.operation, request.projectId)
             yield table.select(expected.names)
 

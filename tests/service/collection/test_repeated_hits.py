@@ -32,8 +32,8 @@ FIREFOX, PHONE = "Firefox/130.0", "Safari/604.1"
 DAY, EVENING, KEPT, OTHER = "day.5f p-1", "day.a8 p-1", "c-1 day.5f", "b-1 day.a8"
 
 
-def record(number, tracker, minutes=0.0, *, agent=FIREFOX, page="/"):
-    hit = read_hit({"projectId": "shop", "pageUrl": f"https://shop.example{page}"})
+def record(number, tracker, minutes=0.0, *, agent=FIREFOX, page="/", referrer=""):
+    hit = read_hit({"projectId": "shop", "pageUrl": f"https://shop.example{page}", "referrer": referrer})
     pending = pending_hit(hit, id=uuid(number), tracker_id=tracker, user_agent=agent)
     return pending | {"serverDate": NOON + timedelta(minutes=minutes)}
 
@@ -106,7 +106,8 @@ HITS = "SELECT id, trackerId, serverDate, userAgent FROM hits ORDER BY id"
 @pytest.mark.parametrize(
     ("arrivals", "expected"),
     [
-        # The earliest date, then the text of the tracker; an id that the browser keeps before them.
+        # The earliest date, then the texts of the tracker and of the agent; an id that the browser keeps before them.
+        ([(KEPT, 0, PHONE), (KEPT, 0, FIREFOX)], ("c-1", 0, FIREFOX)),
         ([(DAY, 0, FIREFOX), (DAY, 1, PHONE)], ("day.5f", 0, FIREFOX)),
         ([(DAY, 1, FIREFOX), (EVENING, 0, PHONE)], ("day.a8", 0, PHONE)),
         ([(DAY, 0, FIREFOX), (EVENING, 0, PHONE)], ("day.5f", 0, FIREFOX)),
@@ -130,6 +131,19 @@ def test_g247_one_of_the_hits_with_an_id_counts_in_any_order(way, is_together, a
             assert [id for id, *_ in rest] == [uuid(2), uuid(3)]
             assert findings(store) == []
             assert rows(store, "SELECT sum(hitCount) FROM interactions") == [(3,)]
+
+
+@pytest.mark.parametrize("is_together", [True, False])
+def test_g247_a_try_that_does_not_count_lends_no_campaign(is_together, store):
+    """The first page of one browser has the campaign of its lost landing page; the second of another has not."""
+    opener = "https://shop.example/boots?gclid=x"
+    first = record(1, KEPT, page="/boots?gclid=x")
+    sent = [first, *(record(2, tracker, 40, referrer=opener) for tracker in (KEPT, "day.5f p-2"))]
+    load_parts(store, *([sent] if is_together else [[each] for each in sent]))
+    assert rows(store, "SELECT trackerId, nodeId FROM hits ORDER BY id") == [
+        ("c-1", "google/cpc"),
+        ("c-1", "direct"),
+    ]
 
 
 @pytest.mark.slow

@@ -213,7 +213,7 @@ def test_methods_and_paths_are_replaced_and_the_rest_travels_where_it_must(open_
 def test_the_token_route_too(open_shop, service, routes):
     service.script = [page(), page()]
     shop = open_shop(routes=routes('[exchange_token]\npath = "/token"\n'))
-    service.script = [Reply(body={"access_token": "x"}), page()]
+    service.script = [Reply(body={"access_token": "x"}), page({"_id": "n"})]
     list_nodes(shop, limit=5)
     assert [each.path for each in service.asked] == [
         "/auth/token",

@@ -446,6 +446,10 @@ def test_what_is_needed_is_asked_for_by_name(shop, service):
     assert check.empty
 
 
+TURNOVER = {"storageKey": "turnover", "type": "currency", "entity": "event"}
+TYPES = [{"_id": "t", "reference": "order", "fields": [TURNOVER]}]
+
+
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("currency", "kept"),
@@ -461,9 +465,7 @@ def test_what_is_needed_is_asked_for_by_name(shop, service):
 )
 @WARNS
 def test_an_amount_of_any_currency_is_kept_and_named(shop, service, currency, kept, recwarn):
-    turnover = {"storageKey": "turnover", "type": "currency", "entity": "event"}
-    types = [{"_id": "t", "reference": "order", "fields": [turnover]}]
-    keep(service, types=types, events=[order(metrics=[metric(currency=currency)])])
+    keep(service, types=TYPES, events=[order(metrics=[metric(currency=currency)])])
     _, events, check = mirrored(shop)
     row = events.iloc[0]
     assert row["statistics.turnover.amount"] == 10
@@ -487,7 +489,7 @@ def test_a_metric_that_cannot_be_kept_is_named(shop, service):
 @pytest.mark.parametrize("step", [1, -1])
 def test_a_deleted_value_does_not_hide_the_current_one(shop, service, step):
     deleted = metric(amount=999) | {"deletedAt": DAY, "updatedAt": "2025-03-01T00:00:00Z"}
-    keep(service, events=[order(metrics=[deleted, metric()][::step])])
+    keep(service, types=TYPES, events=[order(metrics=[deleted, metric()][::step])])
     assert mirrored(shop)[1]["statistics.turnover.amount"].tolist() == [10]
     assert at.list_user_events(shop, "a" * 24)["statistics.turnover.amount"].tolist() == [10]
 
@@ -497,7 +499,7 @@ def test_an_amount_may_be_a_bare_number(shop, service):
     data = {**ORDER, "raw": ORDER["current"]}
     del data["current"]
     metrics = [{"key": "turnover", "type": "statistic", "data": data | {"current": 10.5}}]
-    keep(service, events=[order(metrics=metrics)])
+    keep(service, types=TYPES, events=[order(metrics=metrics)])
     assert at.list_user_events(shop, "a" * 24)["statistics.turnover.amount"].tolist() == [10.5]
 
 
