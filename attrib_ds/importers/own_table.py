@@ -455,7 +455,9 @@ class OwnTable:
         ]
         if not first:
             self.check_equal("date", columns)
-            return sorted(columns, key=lambda name: name in {*rivals[:1]} & days)
+            # Of names that say as much, one with the time of day goes first.
+            equal = {name for name, each in zip(columns, points, strict=True) if each == points[0]}
+            return sorted(columns, key=lambda name: name not in equal or name in {*rivals[:1]} & days)
         first.sort(key=lambda name: name in days)
         return [*first[:1], *(name for name in columns if name != first[0])]
 

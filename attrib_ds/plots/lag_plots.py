@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from attrib_ds.display import counted, number
+from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import labels, style
 from attrib_ds.records.frames import Frame, read_frame
@@ -62,7 +62,7 @@ def lags(lags: Frame, *, ax: Axes | None = None) -> Axes:
     ...                       "first_lag_days": [8.0, 2.0, None], "last_lag_days": [1.0, 2.0, None]})
     >>> axes = at.plots.lags(frame, ax=Figure().subplots())
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
-    ['first touch (median 5.0 days)', 'last touch (median 1.5 days)']
+    ['first touch (median 5 days)', 'last touch (median 1.5 days)']
     """
     lags = read_frame("lags", lags, LAG_COLUMNS)
     weights = style.numbers("lags", lags, "conversions").fillna(0.0).to_numpy()
@@ -130,8 +130,8 @@ def _weighted_median(days: Numbers, weights: Numbers) -> float:
 
 def _duration(days: float) -> str:
     if days >= 1:
-        return f"{number(days)} days"
-    return f"{number(days / _HOUR)} hours" if days >= _HOUR else f"{number(days / _MINUTE)} minutes"
+        return counted(days, "days")
+    return counted(days / _HOUR, "hours") if days >= _HOUR else counted(days / _MINUTE, "minutes")
 
 
 def _ticks(low: float, high: float, *, shorter: bool) -> tuple[list[float], list[str]]:

@@ -431,7 +431,7 @@ def test_three_hundred_nodes():
     [
         lambda: Markov(order=0),
         lambda: Markov(order=10),
-        lambda: Markov(order=1.0),
+        lambda: Markov(order=1.5),
         lambda: Markov(order=True),
         lambda: Markov(nulls="yes"),
         lambda: Markov(transform="collapse"),

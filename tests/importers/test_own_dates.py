@@ -122,7 +122,7 @@ def test_addresses_and_times_of_visits_are_found(tmp_path):
         ([1735776000000000, 1735898400000000], [None, "ads"]),
     ],
 )
-@pytest.mark.filterwarnings("ignore:clocks")
+@pytest.mark.filterwarnings("ignore:clocks", "ignore:conversions. all dates are midnights")
 def test_g253_a_day_is_a_day_beside_instants_too(dates, credited):
     visits = pd.DataFrame({"user": ["u"], "channel": ["ads"], "date": ["2025-01-02T10:00:00Z"]})
     orders = pd.DataFrame({"order_id": ["1", "2"], "user": "u", "date": dates})

@@ -50,9 +50,9 @@ def test_bins_are_of_equal_ratio_and_hold_every_conversion():
 def test_medians_are_weighted_and_marked():
     # Half of the weight of 8 is reached at 10 days by the first touch, between 1 and 3 by the last.
     ax = plots.lags(lags_of([2, 10, 100], [0.5, 1, 3], [1.0, 6.0, 1.0]))
-    assert legend(ax) == ["first touch (median 10.0 days)", "last touch (median 1.0 days)"]
+    assert legend(ax) == ["first touch (median 10 days)", "last touch (median 1 day)"]
     ax = plots.lags(lags_of([4, 8], [1 / 24, 0.5 / 24]))
-    assert legend(ax) == ["first touch (median 6.0 days)", "last touch (median 45.0 minutes)"]
+    assert legend(ax) == ["first touch (median 6 days)", "last touch (median 45 minutes)"]
     assert [line.get_xdata()[0] for line in ax.get_lines()] == pytest.approx([6, 0.75 / 24])
 
 
@@ -68,7 +68,7 @@ def test_lags_under_a_minute_share_the_first_bin():
     assert edges[0] == pytest.approx(1 / 1440)
     assert (first[0], last[0]) == (1, 3)
     assert ax.get_xticklabels()[0].get_text() == "≤ 1 minute"
-    assert legend(ax)[1] == "last touch (median 0.0 minutes)"
+    assert legend(ax)[1] == "last touch (median 0 minutes)"
 
 
 @pytest.mark.parametrize("days", [0, 1 / 1440, 0.01, 5, 400, 4000])

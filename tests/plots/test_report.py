@@ -208,8 +208,8 @@ def test_values_spend_and_returns_stand_beside_conversions():
         "Conversions": ["3.0", "1.0", "0.0", "1.0"],
         "Share, %": ["60.0", "20.0", "0.0", "20.0"],
         "Value, EUR": ["60", "", "0", "1,500"],
-        "Value, USD": ["", "10", "", ""],
-        "Spend, EUR": ["20", "", "5", ""],
+        "Value, USD": ["", "10.00", "", ""],
+        "Spend, EUR": ["20.00", "", "5.00", ""],
         "CPA, EUR": ["6.67", "", "", ""],
         "ROAS": ["3.00", "", "0.00", ""],
     }
