@@ -20,7 +20,9 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 
 # The exports here are a single visit.
-pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::attrib_ds.errors.InputWarning", "ignore::attrib_ds.errors.UnknownCurrency"
+)
 
 TOUCHPOINTS = pd.DataFrame(
     {

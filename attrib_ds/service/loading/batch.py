@@ -16,7 +16,7 @@ from attrib_ds.records.person_ids import EXACT, merges
 from attrib_ds.records.sources import ROW, Source, literal, quoted
 from attrib_ds.service.identity.identities import IdentitySource, identities_query
 from attrib_ds.service.identity.tombstones import IDENTITY, USER, buried_rows
-from attrib_ds.service.store.tables import HEX_ID, TABLES, HexIds
+from attrib_ds.service.store.tables import TABLES, HexIds
 
 #: Earlier instants are errors, such as seconds read as milliseconds.
 _EARLIEST: Final = "TIMESTAMP '1990-01-01 00:00:00'"
@@ -113,15 +113,6 @@ class Checks:
     def rule(self, broken: str, reason: str) -> None:
         """Add a rule: rows for which the SQL ``broken`` is true violate it; ``reason`` is SQL text."""
         self._rules.append((broken, reason))
-
-    def user(self) -> None:
-        """Add ``userId``; ids of zeros or of f alone stand for nobody, except in a mirror."""
-        self.word("userId", pattern=HEX_ID, form="24 lower-case hexadecimal digits", required=True)
-        if not self._is_verbatim:
-            nobody = ", ".join(literal(digit * 24) for digit in "0f")
-            self.rule(
-                f"{quoted('userId')} IN ({nobody})", f"{labelled_value('userId')} || ' stands for nobody'"
-            )
 
     def column(self, name: str, value: str, *, final: str | None = None, always: bool = False) -> None:
         """Add a column with its value for rules, and its stored value ``final`` if that differs.

@@ -55,7 +55,7 @@ def check_events(connection: Connection, source: Source, project: batch.Project)
     checks.refuse_unknown([*schema.EVENT.names, *keyed], _OBJECTS)
     checks.project(project.project_id)
     checks.word("_id", pattern=UUID, form="a UUID", lower=True, default="CAST(uuidv7() AS VARCHAR)")
-    checks.user()
+    checks.word("userId", pattern=HEX_ID, form="24 lower-case hexadecimal digits", required=True)
     checks.instant("eventDate", required=True, recent=not project.is_mirror)
     if project.is_mirror:
         # A mirror holds every record of its source, however odd.

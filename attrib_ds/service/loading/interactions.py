@@ -57,7 +57,7 @@ def check_interactions(connection: Connection, source: Source, project: batch.Pr
     checks.project(project.project_id)
     numbered = source.rows + source.unreadable.num_rows
     checks.word("_id", pattern=HEX_ID, form=_HEX_FORM, default=project.ids.many("row", count=numbered))
-    checks.user()
+    checks.word("userId", pattern=HEX_ID, form=_HEX_FORM, required=True)
     checks.word("firstHitId", pattern=UUID, form="a UUID", lower=True)
     if project.is_mirror:
         # A mirror holds every record of its source, however odd.
