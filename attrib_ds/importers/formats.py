@@ -13,12 +13,12 @@ import duckdb
 import pyarrow.compute as pc
 
 from attrib_ds import display, sql_results
-from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.columns import COMMON_NAMES, folded, inner
 from attrib_ds.importers.content.rows import class_of
 from attrib_ds.records import export_tables, text_files
 from attrib_ds.records.sources import ROW, Source, literal, quoted, selected
+from attrib_ds.records.written_values import code_beside
 from attrib_ds.traffic.agents import is_bot
 from attrib_ds.traffic.sessions import TIMEOUT
 
@@ -190,17 +190,23 @@ def matching(names: str, columns: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(column for column in found if column is not None))
 
 
+#: A name with a currency: after a blank or in brackets, also the wide ones of Japanese.
+_WITH_CURRENCY: Final = re.compile(
+    r"(.+?)(?:[ _]([A-Za-z]{3})|[ _]?[(\[（]([^\d\s]{1,4})[)\]）]|,? ([^\w\s]|руб\.?|грн\.?))"
+)
+
+
 @cache
 def currency_at_end(column: str) -> tuple[str, str | None]:
     """Return the name of a column without the currency at its end, and the code of that.
 
     Examples
     --------
-    >>> currency_at_end("Amount spent (USD)"), currency_at_end("revenue_eur"), currency_at_end("number")
-    (('Amount spent', 'USD'), ('revenue', 'EUR'), ('number', None))
+    >>> [currency_at_end(column) for column in ("Amount spent (USD)", "revenue_eur", "Brutto €", "number")]
+    [('Amount spent', 'USD'), ('revenue', 'EUR'), ('Brutto', 'EUR'), ('number', None)]
     """
-    match = re.fullmatch(r"(.+?)[ _]?(?:[ _]([A-Za-z]{3})|[(\[]([A-Z]{3}|\W)[)\]])", column)
-    code = code_of(match[2] or match[3]) if match else None
+    match = _WITH_CURRENCY.fullmatch(column)
+    code = code_beside(next(filter(None, match.groups()[1:]))) if match else None
     return (column, None) if match is None or code is None else (match[1].strip(), code)
 
 

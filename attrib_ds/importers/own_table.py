@@ -79,6 +79,8 @@ _ZONE_IN_NAME: Final = re.compile(r"[(\[](\w{3,4})\b")
 _HALF: Final = 0.5
 #: Points of a name that speaks for a role clearly.
 _CLEAR: Final = 4
+#: Rows from which on a column with two values has no people.
+_FEW_ROWS: Final = 10
 #: Points of a name that speak against a role a little.
 _WEAKLY: Final = 1
 _MOSTLY, _NEARLY_ALL = 0.9, 0.95
@@ -756,9 +758,10 @@ class OwnTable:
         are_better = any(self.profile[name].shares["tagged"] > _HALF for name in tagged) and not any(
             evidence.names_level(level, name) for level in LEVEL_NAMES for name in self.source.columns
         )
-        if page is None and not self.common("part_of_node") and (are_better or not self._levels_by_content()):
+        has_parts = any(name not in referrers for name in self.common("part_of_node"))
+        if page is None and not has_parts and (are_better or not self._levels_by_content()):
             page = min(tagged, key=lambda name: name not in addresses, default=None)
-            referrer = None if page is None or page in addresses else referrer
+            referrer = referrer if page and (page not in addresses or referrer in referrers) else None
             if page is not None and page not in addresses:
                 # Parameters without an address, as in the logs of servers.
                 word, column = self.source.word(page), sources.quoted(page)
@@ -955,7 +958,12 @@ class OwnTable:
         found = [
             each
             for each in self.profile.values()
-            if each.may_be_id() or (each.holds("float") and not each.holds("instant"))
+            if each.may_be_id()
+            or (each.holds("float") and not each.holds("instant"))
+            # Ids of 19 digits look like nanoseconds.
+            or (each.holds("moment") and evidence.weight("user", each.name) > _CLEAR)
+            # Two values in many rows are a flag or a fee.
+            if each.distinct > 2 or each.filled < _FEW_ROWS
         ]
         return sorted(found, key=lambda each: -evidence.weight("user", each.name))
 

@@ -242,12 +242,14 @@ def read_sheet(path: Path, sheet: str | None = None, *, argument: str, called: s
                 f"sheets: {', '.join(names)}"
             )
         settings: dict[str, Any] = {"sheet_name": sheet or 0, "keep_default_na": False, "na_values": [""]}
-        rows: pd.DataFrame = pd.read_excel(book, **settings)
+        # A cell of text stays text: pandas would make a number of an id.
+        settings["dtype"] = object
+        rows: pd.DataFrame = pd.read_excel(book, **settings).infer_objects()
         named = sum(not str(name).startswith("Unnamed: ") for name in rows.columns)
         counts = rows.head(_ROWS_ABOVE).notna().sum(axis="columns")
         if named <= max(1, counts.max() // 2) and (is_wide := counts.ge(max(2, counts.max() - 1))).any():
             # Lines of a title stand above the header.
-            rows = pd.read_excel(book, header=int(is_wide.argmax()) + 1, **settings)
+            rows = pd.read_excel(book, header=int(is_wide.argmax()) + 1, **settings).infer_objects()
     if not len(rows.columns):
         others = f"; sheets: {', '.join(names)}" if len(names) > 1 else ""
         raise errors.InvalidRequest(

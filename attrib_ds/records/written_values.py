@@ -410,14 +410,16 @@ _SPACED: Final = r"^[+-]?\d{1,3}([ \x{00A0}\x{2009}\x{202F}]\d{3})+([.,]\d+)?$"
 _APOSTROPHES: Final = r"^[+-]?\d{1,3}([\x{0027}\x{2019}]\d{3})+([.,]\d+)?$"
 _SEPARATORS: Final = r"[ \x{00A0}\x{2009}\x{202F}\x{0027}\x{2019}]"
 
-_THOUSANDS: Final = r"^-?\d{1,3}(,\d{3})+(\.\d+)?$"
+#: In India, groups of two digits stand before the last three: 1,25,300.
+_THOUSANDS: Final = r"^-?(\d{1,3}(,\d{3})+|\d{1,2}(,\d\d)+,\d{3})(\.\d+)?$"
 _COMMA_NUMBER: Final = r"^[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$"
 #: Numbers that only make sense with a decimal comma, and those that only make sense with a decimal point.
 _HAS_COMMA: Final = (
     r"^[+-]?(\d{1,3}(\.\d{3})+,\d+|\d{1,3}(\.\d{3}){2,}|\d+,(\d\d?|\d{4}\d*)|(0\d*|\d{4}\d*),\d+)$"
 )
 _HAS_POINT: Final = (
-    r"^[+-]?(\d{1,3}(,\d{3})+\.\d+|\d{1,3}(,\d{3}){2,}|\d+\.(\d\d?|\d{4}\d*)|(0\d*|\d{4}\d*)\.\d+)$"
+    r"^[+-]?(\d{1,3}(,\d{3})+\.\d+|\d{1,3}(,\d{3}){2,}|\d{1,2}(,\d\d)+,\d{3}(\.\d+)?"
+    r"|\d+\.(\d\d?|\d{4}\d*)|(0\d*|\d{4}\d*)\.\d+)$"
 )
 #: Numbers of a thousand or more, or with three decimals.
 _HAS_EITHER: Final = r"^[+-]?[1-9]\d{0,2}[.,]\d{3}$"
@@ -507,6 +509,17 @@ _PLAIN: Final = r"-?\d+(\.\d{1,2})?"
 #: What numbers consist of, and what does not belong to one.
 _NUMERIC: Final = "-+−–0-9., \u00a0\u2009\u202f'’()"
 _NO_MARK: Final = f"[{_NUMERIC}]"
+
+
+def code_beside(word: str) -> str | None:
+    """Return the code of a currency for what stands beside amounts or in the name of their column.
+
+    Examples
+    --------
+    >>> [code_beside(word) for word in ("€", "руб.", "円", "USD", "pcs")]
+    ['EUR', 'RUB', 'JPY', 'USD', None]
+    """
+    return _MARKS.get(word.lower().rstrip("."))
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,6 @@ def test_a_row_that_was_rejected_can_be_corrected(shop):
             "Euro",
             "expected a currency of ISO 4217, such as 'EUR'; the sign € means 'EUR', but $, ¥ and kr mean several",
         ),
-        ("Unit", None, "expected a value, got nothing"),
         ("Owner", 900, "expected text, got number 900"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 import attrib_ds as at
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.content import amounts
+from attrib_ds.importers.formats import currency_at_end
 
 pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 
@@ -216,3 +217,46 @@ def test_numbers_of_orders_may_begin_with_a_day():
         .assign(item_price=[1.5 * each for each in range(10)])
     )
     assert sorted(values_of(items)) == [f"202503{number}" for number in range(10, 15)]
+
+
+def test_thousands_of_india_have_groups_of_two_digits():
+    orders = orders_of(
+        date="2025-03-02T09:00:00Z", total=["1,25,300.50", "12,450.00", "99.00", "3,00,000", "7"]
+    )
+    assert sorted(values_of(orders).values()) == [7, 99, 12450, 125300.5, 300000]
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("Brutto €", "EUR"),
+        ("Итого, руб.", "RUB"),
+        ("金額（円）", "JPY"),
+        ("Total (CHF)", "CHF"),
+        ("Total pcs", None),
+    ],
+)
+def test_a_currency_in_the_name_of_an_amount(name, code):
+    assert currency_at_end(name)[1] == code
+
+
+def test_flags_and_fees_are_no_people():
+    """Two columns of 0 and another value meet in every row, but tell nobody."""
+    visits = pd.DataFrame(
+        {"ClientID": range(101, 113), "isNew": [0, 1] * 6, "time": "2025-03-01", "channel": "Ads"}
+    )
+    orders = pd.DataFrame(
+        {"client": range(112, 100, -1), "date": "2025-03-02", "sum": 9.5, "postage": [0, 1] * 6}
+    )
+    journeys = at.read_journeys(visits, orders)
+    assert journeys.columns["conversions"]["user"] == "client"
+
+
+def test_addresses_with_campaigns_tell_more_than_the_referrers_beside_them():
+    page = "https://shop.example/sale?utm_source=news&utm_medium=email&utm_campaign=may"
+    visits = pd.DataFrame(
+        {"email": PEOPLE, "visit_at": "2025-03-01 08:00", "landing_url": page, "referrer": None}
+    )
+    visits.loc[1:2, "referrer"] = "https://www.google.com/"
+    orders = orders_of(date="2025-03-02T09:00:00Z", total=10.0)
+    assert set(at.read_journeys(visits, orders).interactions["nodeId"]) == {"news/email/may"}

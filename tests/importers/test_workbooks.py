@@ -89,3 +89,17 @@ def test_a_damaged_workbook_is_named(book, tmp_path, part):
             damaged.writestr(name, b"<cut" if name == part else whole.read(name))
     with pytest.raises(InvalidRequest, match="touchpoints: 'damaged.xlsx' is not a workbook: "):
         at.read_journeys(tmp_path / "damaged.xlsx", ORDERS, reading=at.Reading(sheet="Visits"))
+
+
+@pytest.mark.filterwarnings("ignore:orders.xlsx has 1 conversion without a user")
+def test_cells_of_text_stay_text(tmp_path):
+    """Ids above 2^53 beside an empty cell, and zeros before an id, which numbers lose."""
+    file = tmp_path / "orders.xlsx"
+    people = ["1746438084460688362", "1746438084460688363", "007", None]
+    visits = pd.DataFrame({"user": people[:3], "channel": ["a", "b", "c"], "date": "2025-01-01"})
+    orders = pd.DataFrame(
+        {"order_id": ["1", "2", "3", "4"], "user": people, "date": "2025-01-02", "value": 1.0}
+    )
+    orders.to_excel(file, index=False)
+    credits = at.attribute(at.read_journeys(visits, file).paths(), "linear")
+    assert credits.groupby("node_id")["conversions"].sum().to_dict() == {"a": 1.0, "b": 1.0, "c": 1.0}

@@ -436,6 +436,7 @@ def test_touchpoints_are_not_paths(call):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::attrib_ds.errors.UnknownCurrency")
 def test_a_currency_is_a_column_or_the_code_of_values_without_one():
     orders = CONVERSIONS.drop(columns="currency")
     mixed = orders.assign(currency=[None, "CHF"], EUR=["NOK", "SEK"])
