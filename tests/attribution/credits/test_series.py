@@ -210,6 +210,7 @@ def test_a_missing_currency_is_filled_from_the_other_side():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:conversions. 1 row with a value but no currency")
 def test_credit_without_a_currency_is_not_merged_into_another_currency():
     orders = ORDERS.assign(currency=["EUR", None, "EUR"])
     for spend in (SPEND, SPEND.drop(columns="currency")):
