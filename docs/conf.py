@@ -69,7 +69,7 @@ for notebook in (HERE.parent / "notebooks").glob("*.ipynb"):
     (HERE / "notebooks" / notebook.name).write_text(copied, encoding="utf-8")
 
 
-# A page for each name in the tables of functions, with its whole docstring. The page of a class has its methods.
+# A page for each name in the tables of functions, with its docstring. The page of a class has its methods.
 tables = (HERE / "reference/functions.md").read_text(encoding="utf-8")
 names = re.findall(r"^\| `(?![A-Z]\w*\.)([\w.]+)` \|", tables, re.MULTILINE)
 listed = "".join(f"   {name}\n" for name in names)
