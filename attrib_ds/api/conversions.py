@@ -148,7 +148,7 @@ def conversion_paths(
     Warns
     -----
     InputWarning
-        If no visit has a view of ``conversion_page``; there are no conversions then.
+        If no visit has a view of ``conversion_page``. The result then has no conversions.
 
     Notes
     -----
@@ -245,7 +245,7 @@ def _with_views(project: Project, tables: Tables, page: str) -> ir.Table:
     """Return the events, and the first view of a page in each visit as events of a type named after it."""
     views = to_pandas(project.send("page_conversions", conversion_page=page).read())
     if views.empty:
-        warn(f"conversion_page: no visit has a view of {page!r}, so that there are no conversions")
+        warn(f"conversion_page: no visit has a view of {page!r}, so there are no conversions")
     views["eventDate"] = views["eventDate"].dt.tz_localize(None)
     views["eventType"] = pd.Series(page, index=views.index, dtype=TEXT)
     columns = ["_id", "userId", "eventDate", "eventType"]

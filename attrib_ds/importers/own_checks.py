@@ -245,7 +245,7 @@ def shared_with_refunds(table: own_table.OwnTable, identity: str, value: str | N
 def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool) -> pa.Table:
     """Return conversions less the refunds in rows of their own, and say what was done."""
     has_kinds = "kind" in events.column_names
-    # Values below zero less refunds of their rows are no refunds themselves.
+    # A value that is below zero once its refund is subtracted is not a refund itself.
     if not has_kinds and (table.less or not pc.any(pc.less(events["value"], 0)).as_py()):
         return events
     has_ids = "conversion" in events.column_names

@@ -958,10 +958,7 @@ class OwnTable:
         found = [
             each
             for each in self.profile.values()
-            if each.may_be_id()
-            or (each.holds("float") and not each.holds("instant"))
-            # Ids of 19 digits look like nanoseconds.
-            or (each.holds("moment") and evidence.weight("user", each.name) > _CLEAR)
+            if each.may_be_id() or (each.holds("float") and not each.holds("instant"))
             # Two values in many rows are a flag or a fee.
             if each.distinct > 2 or each.filled < _FEW_ROWS
         ]

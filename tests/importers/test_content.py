@@ -1101,7 +1101,7 @@ def test_a_date_of_change_goes_behind_that_of_the_order(made, changed):
     assert evidence.weight("date", made) > 0 > evidence.weight("date", changed)
 
 
-def test_an_id_of_an_event_is_no_kind_of_row():
+def test_an_id_of_an_event_is_not_a_kind_of_row():
     assert evidence.weight("kind", "event_name") > 0 > evidence.weight("kind", "event_id")
 
 

@@ -48,7 +48,7 @@ def total_of(**columns):
         # One plus a rate of tax, and a price times a quantity.
         ({"a": [119, 238, 11.9, 23.8], "b": [100, 200, 10, 20]}, ["a"]),
         ({"a": [1, 2, 3, 1], "b": [10, 5, 7, 8], "c": [10, 10, 21, 8]}, ["c"]),
-        # A discount in few rows may be anything, and delivery is no total.
+        # Too few rows have a discount to tell, and delivery is not a total.
         (
             {
                 "a": [6164, 29425, 41811, 12942, 63075],
@@ -144,7 +144,7 @@ def test_a_negative_row_is_a_refund_of_the_same_person():
             "value": [50.0, 30.0, 20.0, -30.0, -5.0],
         }
     )
-    # It is that of the same amount; one without any sale is no conversion.
+    # It belongs to the sale of the same amount. A refund without a sale is not a conversion.
     assert values_of(orders) == {"a": 50.0, "b": 0.0, "c": 20.0}
 
 
@@ -240,7 +240,7 @@ def test_a_currency_in_the_name_of_an_amount(name, code):
     assert currency_at_end(name)[1] == code
 
 
-def test_flags_and_fees_are_no_people():
+def test_flags_and_fees_are_not_people():
     """Two columns of 0 and another value meet in every row, but tell nobody."""
     visits = pd.DataFrame(
         {"ClientID": range(101, 113), "isNew": [0, 1] * 6, "time": "2025-03-01", "channel": "Ads"}

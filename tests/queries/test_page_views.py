@@ -362,9 +362,7 @@ def test_conversions_by_page_that_cannot_be(shop, arguments, message):
 
 
 def test_a_page_that_nobody_viewed_has_no_conversions(shop):
-    with pytest.warns(
-        InputWarning, match="no visit has a view of '/nowhere', so that there are no conversions"
-    ):
+    with pytest.warns(InputWarning, match="no visit has a view of '/nowhere', so there are no conversions"):
         paths = at.conversion_paths(shop, conversion_page="/nowhere", level="channel")
     seen = at.conversion_paths(shop, conversion_page="/thank-you", level="channel")
     for each in (lambda paths: paths.to_pandas(), lambda paths: at.attribute(paths, "linear")):

@@ -60,7 +60,7 @@ class Totals:
     Attributes
     ----------
     outermost : list of str
-        Totals that are no part of another one.
+        Totals that are not part of another total.
     parts : dict of str to set of str
         Columns that each total consists of, and their copies.
     copies : dict of str to set of str
@@ -98,7 +98,7 @@ def totals(
     parts: dict[str, set[str]] = {}
     for total, signs in [*_sums(own), *_multiples(own)]:
         main = max((name for name in signs if signs[name] > 0), key=lambda name: np.nansum(np.abs(own[name])))
-        # What is added is no discount, unless it is below zero, and what is subtracted is one.
+        # An added column is not a discount, unless it is below zero. A subtracted one is.
         is_total = all(
             (name in less) == ((sign < 0) != (np.nansum(own[name]) * np.nansum(own[main]) < 0))
             for name, sign in signs.items()

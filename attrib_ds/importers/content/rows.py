@@ -19,46 +19,13 @@ _STATES: Final = Path(__file__).with_name("states.tsv").read_text(encoding="utf-
 #: Different words of a column of statuses, at most; those of one that no name tells.
 _MOST_WORDS, _MOST_UNNAMED, _MOST_SAID = 200, 12, 10
 _YES: Final = (
-    "1",
-    "true",
-    "yes",
-    "t",
-    "y",
-    "ja",
-    "oui",
-    "si",
-    "sí",
-    "sim",
-    "tak",
-    "1.0",
-    "wahr",
-    "x",
-    "да",
-    "так",
-    "igen",
-    "ano",
-    "evet",
-)
+    "1", "true", "yes", "t", "y", "ja", "oui", "si", "sí", "sim", "tak", "1.0", "wahr", "x", "да", "так",
+    "igen", "ano", "evet",
+)  # fmt: skip
 _NO: Final = (
-    "0",
-    "false",
-    "no",
-    "f",
-    "n",
-    "nein",
-    "non",
-    "não",
-    "nie",
-    "nee",
-    "nej",
-    "0.0",
-    "нет",
-    "ні",
-    "nem",
-    "ne",
-    "hayır",
-    "",
-)
+    "0", "false", "no", "f", "n", "nein", "non", "não", "nie", "nee", "nej", "0.0", "нет", "ні", "nem", "ne",
+    "hayır", "",
+)  # fmt: skip
 #: Statuses without words.
 _STATUS_CODE: Final = re.compile(r"\d{1,4}|[A-Z]\d?")
 #: Which state of a record is the later one.
