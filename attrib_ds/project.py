@@ -42,8 +42,8 @@ def takes_project(function: FunctionT) -> FunctionT:
         if not isinstance(given, Project) and (arguments or "project" in named):
             what = f"the id {given!r}" if isinstance(given, str) else type(given).__name__
             raise errors.InvalidRequest(
-                f"project: {what} is not allowed; expected a project, such as that of "
-                f"attrib_ds.connect({given if isinstance(given, str) else 'my-shop'!r})"
+                f"project: {what} is not allowed; expected a project, such as attrib_ds.connect("
+                f"{given if isinstance(given, str) else 'my-shop'!r})"
             )
         return function(*arguments, **named)
 
