@@ -230,7 +230,7 @@ class Effects:
     checkout = unavailable("nodes at the checkout mislead only models of effects")
     exposure = unavailable("only a model of effects estimates more or less exposure")
     by = unavailable("only a model of effects estimates effects by period or segment")
-    through = unavailable("only a model estimates effects through mediators; an experiment has the total")
+    through = unavailable("effects through mediators need a model; an experiment measures the total")
     combine = unavailable("call combine on the effects of a model: model.combine(experiment)")
 
     def scale(self, observed_share: ObservedShare) -> Effects:
