@@ -135,7 +135,7 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
     Parameters
     ----------
     path : Path
-        In an existing folder. What is no file, such as a pipe, is written as it is.
+        In an existing folder. A pipe or device is written directly.
     private : bool, default False
         Whether its owner only may read the file; otherwise it has the usual permissions.
 
