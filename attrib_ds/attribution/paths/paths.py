@@ -686,7 +686,7 @@ class Paths:
         return doubts_of(self.conversions, self.touchpoints)
 
     def before_touchpoints(self) -> tuple[float, float]:
-        """Count the conversions before all touchpoints of their user, if one shift puts nearly all after one.
+        """Count conversions before all touchpoints of their user, if one shift of clocks explains nearly all.
 
         Returns
         -------
