@@ -131,7 +131,7 @@ def read_journeys(
         counts.
     InputWarning
         If no conversion has a user of any touchpoint, all are before the first
-        touchpoint, or users differ by case, leading zeros or a final .0 only.
+        touchpoint, or users differ by case, blanks, leading zeros or a final .0 only.
 
     Examples
     --------
@@ -1023,12 +1023,13 @@ def _warn_of_conversions_without_users(table: own_table.OwnTable, events: pa.Tab
 
 
 def _warn_of_doubts(journeys: journey_tables.Journeys, columns: Mapping[str, Mapping[str, Named]]) -> None:
-    """Warn of conversions that are all before the touchpoints, and of users without any."""
+    """Warn of the doubts of conversions and touchpoints."""
     known = pd.Series(dtype=object) if journeys.users is None else journeys.users.set_index("_id")["user_id"]
     frames = ((journeys.events, "eventDate", "event_date"), (journeys.interactions, "startDate", "date"))
     conversions, touchpoints = (
-        lazy(pd.DataFrame({"user_id": rows["userId"].map(known), name: rows[date].dt.tz_localize(None)}))
+        lazy(pd.DataFrame({"event_id": rows["_id"], "user_id": rows["userId"].map(known), name: at}))
         for rows, date, name in frames
+        for at in [rows[date].dt.tz_localize(None)]
     )
     # Orders alone have no other table.
     used = " and ".join(repr(of_kind.get("user", of_kind.get("device"))) for of_kind in columns.values())
