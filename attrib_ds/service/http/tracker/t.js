@@ -149,10 +149,12 @@
     return response.json();
   }
 
-  function grant() {
+  /** @param {boolean} [isHeard] from another tab, which has told the others */
+  function grant(isHeard) {
     isGranted = true;
     if (isStored || refuses || isAsking) return release();
-    tell(true);
+    // An echo would come after consent was withdrawn again, and a cookie is no news.
+    if (!isHeard && !readCookie()) tell(true);
     isAsking = true;
     held = held || [];
     if (!brought) return store();
@@ -590,7 +592,7 @@
     // Phones end hidden pages without a word.
     on("pagehide visibilitychange", ({ type }) => (type === "pagehide" || document.hidden) && flush());
     on("storage", (event) => {
-      if (event.key === cookie && event.newValue) event.newValue === "true" ? isDenied || grant() : deny(true);
+      if (event.key === cookie && event.newValue) event.newValue === "true" ? isDenied || grant(true) : deny(true);
     });
     on("pageshow", (event) => {
       // The browser shows a page again that it had kept.

@@ -304,6 +304,28 @@ def test_withdrawn_consent_removes_the_cookie_and_the_id(page, script):
         assert page.evaluate("attrib.trackerId()") != before
 
 
+def test_a_page_that_hears_of_consent_does_not_tell_it_again(page, script):
+    with site(Recorder(script)) as url:
+        page.goto(url)
+        page.wait_for_function("window.attrib?.trackerId")
+        # A page that the browser has kept hears it when it is shown again: consent may be withdrawn since.
+        told = page.evaluate(
+            """() => {
+                const told = [];
+                const { setItem } = Storage.prototype;
+                Storage.prototype.setItem = function (key, value) {
+                    told.push(key);
+                    setItem.call(this, key, value);
+                };
+                for (const newValue of ["true", "false"])
+                    dispatchEvent(new StorageEvent("storage", { key: "attrib-shop", newValue }));
+                return told;
+            }"""
+        )
+        assert "attrib-shop" not in told
+        assert page.evaluate("document.cookie") == ""
+
+
 def test_g200_global_privacy_control_keeps_anything_from_being_stored(page, script):
     recorder = Recorder(script, options='data-consent="granted"')
     page.add_init_script("Object.defineProperty(navigator, 'globalPrivacyControl', {value: true})")
