@@ -86,7 +86,6 @@
 
   /** @returns {string} a random UUID, also on pages without TLS */
   function newId() {
-    if (crypto.randomUUID) return crypto.randomUUID();
     return "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (digit) =>
       (+digit ^ (crypto.getRandomValues(new Uint8Array(1))[0] & (15 >> (+digit / 4)))).toString(16),
     );
@@ -101,7 +100,7 @@
   /** @returns {string | undefined} the stored tracker id */
   function readCookie() {
     // Pages in a sandbox have no cookies.
-    return safely(() => (document.cookie.match("(?:^|; )" + cookie + "=([\\w-]{36})(?:;|$)") || [])[1]);
+    return safely(() => document.cookie.match("(?:^|; )" + cookie + "=([\\w-]{36})(?:;|$)")?.[1]);
   }
 
   /** @param {string} value @param {number} seconds @param {string} of domain @param {string} name */
@@ -215,6 +214,8 @@
     answered({ path: "c" });
     deny(true);
     tell(false);
+    // The slow answer to a page that was left may still set the cookie.
+    for (const seconds of [1, 5, 30]) setTimeout(() => isStored || removeCookie(), seconds * 1000);
   }
 
   /** Look up consent where it is stored: another page may have withdrawn it. */
@@ -519,7 +520,7 @@
     const isForm = type === "submit";
     const link = isForm ? target : linkOf(target);
     if (!link || button === 2) return;
-    const own = /** @param {string} name */ (name) => submitter && submitter.getAttribute("form" + name);
+    const own = /** @param {string} name */ (name) => submitter?.getAttribute("form" + name);
     const holder = own("action") ? submitter : link;
     const name = holder === link ? (isForm ? "action" : "href") : "formaction";
     const address = holder.getAttribute(name);
@@ -588,7 +589,7 @@
     on("popstate", () => show());
     // Routers that use the Navigation API do not call the history; what both report counts once.
     const turn = /** @param {any} event */ ({ navigationType: type }) => (type === "replace" ? showReplaced() : show());
-    if (window.navigation) window.navigation.addEventListener("currententrychange", (event) => safely(() => turn(event)));
+    window.navigation?.addEventListener("currententrychange", (event) => safely(() => turn(event)));
     // Phones end hidden pages without a word.
     on("pagehide visibilitychange", ({ type }) => (type === "pagehide" || document.hidden) && flush());
     on("storage", (event) => {

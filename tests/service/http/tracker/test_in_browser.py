@@ -304,6 +304,17 @@ def test_withdrawn_consent_removes_the_cookie_and_the_id(page, script):
         assert page.evaluate("attrib.trackerId()") != before
 
 
+def test_a_late_answer_does_not_bring_a_withdrawn_cookie_back(page, script):
+    page.clock.install()
+    with site(Recorder(script, options='data-consent="granted"')) as url:
+        page.goto(url)
+        page.wait_for_function("document.cookie")
+        # The page that asked was left, so only the page that withdraws consent can see what its answer sets.
+        page.evaluate("[attrib.consent(false), (document.cookie = 'attrib-shop=' + attrib.trackerId())]")
+        page.clock.run_for(5_000)
+        assert page.evaluate("document.cookie") == ""
+
+
 def test_a_page_that_hears_of_consent_does_not_tell_it_again(page, script):
     with site(Recorder(script)) as url:
         page.goto(url)
