@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar
@@ -202,19 +201,18 @@ def new_key_file(path: Path, *, argument: str) -> Iterator[Callable[[KeyFile], N
     """
     with local_files.writing(path, argument=argument):
         try:
-            descriptor = local_files.open_private(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+            file = open(path, "x", encoding="utf-8", opener=local_files.open_private)  # noqa: SIM115  (closed below)
         except FileExistsError:
             raise errors.InvalidRequest(
                 f"{argument}: {str(path)!r} already exists; choose a new file, since an overwritten key is "
                 "lost"
             ) from None
-    file = os.fdopen(descriptor, "w", encoding="utf-8")
 
     def write(key: KeyFile) -> None:
         with local_files.writing(path, argument=argument):
             file.write(key.to_json())
             file.flush()
-            os.fsync(file.fileno())
+            local_files.flush(file.fileno())
 
     try:
         yield write

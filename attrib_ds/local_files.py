@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final, TypeVar, cast
+from uuid import uuid4
 
 from attrib_ds.errors import AttribError, Unavailable
 
@@ -125,6 +126,46 @@ def replace(source: Path, target: Path, *, check: Callable[[], object] = bool) -
         source.replace(target)
 
     insist(attempt)
+
+
+@contextmanager
+def replacing(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
+    """Open a new file that is given a path when the block ends; if anything fails, the path stays as it was.
+
+    Parameters
+    ----------
+    path : Path
+        In an existing folder. A pipe or device is written directly.
+    private : bool, default False
+        Whether its owner only may read the file; otherwise it has the usual permissions.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written, or not be given the path within some seconds, as in :func:`replace`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replacing(Path(folder, "users.csv")) as file:
+    ...         _ = file.write(b"_id")
+    ...     [(path.name, path.read_bytes()) for path in Path(folder).iterdir()]
+    [('users.csv', b'_id')]
+    """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as sink:
+            yield sink
+        return
+    part = path.with_name(f".{path.name.removeprefix('.')}.{uuid4().hex}.part")
+    try:
+        with open(part, "xb", opener=open_private if private else None) as sink:
+            yield sink
+            sink.flush()
+            flush(sink.fileno())
+        replace(part, path)
+    finally:
+        clear([part])
 
 
 def remove(path: Path) -> None:

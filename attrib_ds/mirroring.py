@@ -246,15 +246,9 @@ def plan_run(state: Mapping[str, Any], period: dict[str, str | None], overlap: t
         since = min(through, changed) - overlap
         since = since if first is None else min(since, first)
         changed -= overlap
-    return {
-        "asked": period,
-        "began": format_instant(instants.now()),
-        "since": format_instant(since),
-        "changed": format_instant(changed),
-        "scope": format_instant(scope),
-        "interactions": None,
-        "users": None,
-    }
+    bounds = {"began": instants.now(), "since": since, "changed": changed, "scope": scope}
+    texts = {name: format_instant(bound) for name, bound in bounds.items()}
+    return {"asked": period, **texts, "interactions": None, "users": None}
 
 
 _LOG: Final = logging.getLogger("attrib_ds.mirroring")
@@ -288,11 +282,8 @@ class Copier:
     def __init__(
         self, source: Project, mirror: Project, state: dict[str, Any], pool: ThreadPoolExecutor
     ) -> None:
-        self.source = source
-        self.mirror = mirror
-        self.state = state
+        self.source, self.mirror, self.state, self.pool = source, mirror, state, pool
         self.run: dict[str, Any] = state["run"]
-        self.pool = pool
         self.can_search_events = self.has_nodes = self.can_filter = True
         self.user_columns = ["eventCount", "firstEventDate", "lastEventDate", "createdAt"]
         #: Ids of integrations in nodes.
@@ -351,11 +342,8 @@ class Copier:
         through = began if self.until is None else min(self.until, began)
         if previous is None or self.until is None or self.until >= previous:
             self.state["changed"] = self.run["began"]
-        self.state |= {
-            "through": format_instant(through if previous is None else max(previous, through)),
-            "scope": self.run["scope"],
-            "run": None,
-        }
+        latest = format_instant(through if previous is None else max(previous, through))
+        self.state |= {"through": latest, "scope": self.run["scope"], "run": None}
         self.mirror.send("keep_mirror", progress=self.state)
         warn_of_gaps("sync", self.state.get("kept_out", {}))
         written = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in self._written.items())

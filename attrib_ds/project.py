@@ -42,8 +42,8 @@ def takes_project(function: FunctionT) -> FunctionT:
         if not isinstance(given, Project) and (arguments or "project" in named):
             what = f"the id {given!r}" if isinstance(given, str) else type(given).__name__
             raise errors.InvalidRequest(
-                f"project: {what} is not allowed; expected a project, such as that of "
-                f"attrib_ds.connect({given if isinstance(given, str) else 'my-shop'!r})"
+                f"project: {what} is not allowed; expected a project, such as attrib_ds.connect("
+                f"{given if isinstance(given, str) else 'my-shop'!r})"
             )
         return function(*arguments, **named)
 
@@ -78,7 +78,7 @@ class Project:
         return self.transport.send(declared, self._request(declared, arguments))
 
     def stream(self, operation: str, **arguments: Any) -> Answer:
-        """Build and check the request of an operation, and stream its records; the answer is to be closed."""
+        """Validate the arguments of an operation and stream its records; close the answer afterwards."""
         self._refuse_fork()
         declared = OPERATIONS[operation]
         return self.transport.stream(declared, self._request(declared, arguments))
@@ -123,7 +123,7 @@ class Project:
         return self.transport.tables()
 
     def close(self) -> None:
-        """Release the project; closing twice does nothing, nor does closing it in a forked process."""
+        """Close the project; closing it again, or in a forked process, does nothing."""
         if os.getpid() == self._process:
             self.transport.close()
 
@@ -149,7 +149,7 @@ class Project:
         return build(operation, project_id=self.project_id, **arguments)
 
     def timezone(self) -> str:
-        """Return the IANA name of the project's time zone, or UTC if a service does not tell it."""
+        """Return the IANA name of the project's time zone, or UTC if the service does not provide it."""
         local = self.transport.timezone
         return self.remembered("timezone", self._timezone_of_service) if local is None else local
 
@@ -164,7 +164,7 @@ class Project:
         return settings["timezone"][0].as_py() or "UTC"
 
     def remembered(self, name: str, read: Callable[[], T]) -> T:
-        """Return what ``read`` returns, once per connection to a service elsewhere and anew otherwise."""
+        """Return the result of ``read``; for a remote project, read it once per connection."""
         if self.transport.timezone is not None:
             return read()
         if name not in self._memory:

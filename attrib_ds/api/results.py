@@ -397,10 +397,8 @@ def to_excel(frames: Frame | Mapping[str, Frame], path: str | Path) -> Path:
         name: read_frame(f"frames[{name!r}]" if sheets is frames else "frames", frame)
         for name, frame in sheets.items()
     }
-    buffer = io.BytesIO()
-    write_excel(tables, buffer)
-    with local_files.writing(file, argument="path"):
-        file.write_bytes(buffer.getvalue())
+    with local_files.writing(file, argument="path"), local_files.replacing(file) as sink:
+        write_excel(tables, sink)
     return file
 
 

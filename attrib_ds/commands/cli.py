@@ -121,7 +121,7 @@ _PLACE: Final = (
 )
 _DATABASES: Final = (
     _path("--geo", "MMDB file with the places of the addresses of hits, such as GeoLite2-City.mmdb"),
-    _path("--asn", "MMDB file with their networks, such as GeoLite2-ASN.mmdb"),
+    _path("--asn", "MMDB file with the networks of these addresses, such as GeoLite2-ASN.mmdb"),
 )
 
 
@@ -155,13 +155,14 @@ def _add_credits(actions: Actions) -> None:
         "--spend-sheet": "spend",
     }
     code = ", or the code of amounts without a currency, such as EUR"
+    ids = {"touch": "touch id", "conversion": "conversion id", "flag": "conversion flag"}
     own = _add(
         actions, "attribute", "attribution.attribute", "credit the conversions in your own files",
         _path("--touchpoints", "one row per touchpoint"),
         _path("--conversions",
             "one row per conversion; if omitted, touchpoints with a flag column are conversions"),
         _path("--paths",
-            "aggregated paths, or wide journeys with their steps in columns, instead of the two above"),
+            "aggregated paths, or journeys with a column for each step, instead of these two"),
         _switch("--aggregate", "add up the rows of a conversion, such as order lines"),
         _switch("--order-sources", "add the sources that orders carry"),
         _option("--dayfirst", "03/04/2025 is in April", action=argparse.BooleanOptionalAction),
@@ -191,7 +192,7 @@ def _add_credits(actions: Actions) -> None:
         _path("--reading", "reading.json of an earlier report, to read files in the same way"),
         *(
             _option(option,
-                f"column of the {role.replace('_', ' ')}{code if role == 'currency' else ''}",
+                f"column of the {ids.get(role, role.replace('_', ' '))}{code if role == 'currency' else ''}",
                 dest=f"column_{role}", metavar="COLUMN|CODE" if role == "currency" else "COLUMN")
             for role, option in OPTIONS.items()
         ),
@@ -208,9 +209,9 @@ def _add_credits(actions: Actions) -> None:
 
 
 def _add_projects(actions: Actions) -> None:
-    projects = _group(actions, "projects", "make and list embedded projects")
+    projects = _group(actions, "projects", "create and list embedded projects")
     _add(
-        projects, "create", "administration.create", "make an embedded project",
+        projects, "create", "administration.create", "create an embedded project",
         _PROJECT,
         _option("--currency CODE", "currency of the project (default EUR)"),
         _option("--timezone NAME", "time zone of the project, such as Europe/Paris (default UTC)"),
@@ -279,7 +280,7 @@ def _add_administration(actions: Actions) -> None:
     integrations = _group(actions, "integrations", "ad platforms of a project")
     _add(
         integrations, "create", "administration.create_integration",
-        "make an integration, which campaigns belong to",
+        "create an integration, to which campaigns belong",
         _PROJECT,
         _option("--vendor-id ID", "its id, unique in the project", required=True),
         _option("--name NAME", "its display name", required=True),
@@ -295,7 +296,7 @@ def _add_administration(actions: Actions) -> None:
     about = "list the event types of a project"
     _add(event_types, "list", "administration.list_event_types", about, _PROJECT, archived, *_PLACE)
     definitions = _path("file", "a JSON object with at least reference and name, or a list")
-    about = "make event types from a JSON file"
+    about = "create event types from a JSON file"
     _add(event_types, "create", "administration.create_event_types", about, _PROJECT, definitions, *_PLACE)
 
     _add(
@@ -316,7 +317,7 @@ def _add_administration(actions: Actions) -> None:
         _switch("--replace", "overwrite the existing project"),
         _HOME,
     )  # fmt: skip
-    about = "rewrite a project's files, so that nothing of erased persons is left in them"
+    about = "remove the data of erased persons from a project's files"
     _add(actions, "compact", "administration.compact", about, _PROJECT, *_PLACE)
     repair = _switch("--repair", "copy the file, then repair what can be computed from hits")
     about = "check a project's file for inconsistencies"
@@ -363,7 +364,7 @@ def _add_serving(actions: Actions) -> None:
     _add_edge(serve, "serve")
     collect = _add(
         actions, "collect", "serving.collect",
-        "answer the pages of a site, and write their hits to a folder or bucket",
+        "collect the hits of a site into a folder or bucket",
         _PROJECT,
         _option("--to PLACE",
             "folder of the parts, or a bucket such as s3://bucket/shop or gs://bucket/shop", required=True),
@@ -371,16 +372,15 @@ def _add_serving(actions: Actions) -> None:
         _option("--url", "address of the service to read the settings from"),
         _path("--key", "key file of a service account with the scope hits:write"),
         _path("--journal DIR",
-            "folder of what is not yet in a part, on a disk of this machine (default: below the folder of "
-            "embedded projects)"),
+            "local folder of hits not yet in a part (default: in the folder of embedded projects)"),
         *_LISTENING,
         _HOME,
     )  # fmt: skip
     _add_edge(collect, "collect")
 
-    keys = _group(actions, "keys", "keys of service accounts, which clients of a server need")
+    keys = _group(actions, "keys", "manage the keys of a server's clients")
     _add(
-        keys, "create", "serving.create_key", "make a service account for a project, and its key file",
+        keys, "create", "serving.create_key", "create a service account for a project, and its key file",
         _PROJECT,
         _option("--scope SCOPE",
             f"a scope to grant, repeatable: {', '.join(SCOPES)} (default {FULL_ACCESS})", action="append"),
@@ -398,12 +398,12 @@ def _add_edge(server: argparse.ArgumentParser, name: str) -> None:
     edge = server.add_mutually_exclusive_group()
     edge.add_argument(
         "--behind-proxy", type=_proxy, nargs="+", default=[], metavar="ADDRESS",
-        help="addresses or networks of your reverse proxy: X-Forwarded-For and X-Forwarded-Proto are trusted "
-        "from them alone",
+        help="addresses or networks of your reverse proxy: X-Forwarded-For and X-Forwarded-Proto are read "
+        "from these only",
     )  # fmt: skip
     edge.add_argument(
         "--unprotected", action="store_true",
-        help="listen on another address than this machine's own without a proxy, in a network you trust",
+        help="listen on any address without a proxy, in a network that you trust",
     )  # fmt: skip
 
     def run_server(options: argparse.Namespace) -> None:

@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, Self
 from urllib.parse import quote
-from uuid import uuid4
 
 import pyarrow as pa
 from pydantic import ValidationError
@@ -71,16 +70,12 @@ class File:
         ...     [(path.name, path.read_bytes()) for path in Path(folder).iterdir()]
         [('users.csv', b'_id')]
         """
-        part = path.with_name(f".{uuid4().hex}.part")
-        with closing(self), local_files.writing(path, argument="path"):
-            try:
-                with open(part, "xb", opener=local_files.open_private if private else None) as sink:
-                    sink.writelines(self.pieces)
-                    sink.flush()
-                    local_files.flush(sink.fileno())
-                local_files.replace(part, path)
-            finally:
-                local_files.clear([part])
+        with (
+            closing(self),
+            local_files.writing(path, argument="path"),
+            local_files.replacing(path, private=private) as sink,
+        ):
+            sink.writelines(self.pieces)
 
 
 @dataclass(frozen=True)

@@ -571,8 +571,8 @@ def warn_of_rejected(rejected: pd.DataFrame) -> None:
     place = first["file"] if pd.isna(first["row"]) else f"row {first['row']} of {first['file']}"
     errors.warn(
         f"{' and '.join(files)} could not be read; the first is {place} "
-        f"({display.printable(first['reason'])}). The others are used, and the attribute rejected lists "
-        "those that are not",
+        f"({display.printable(first['reason'])}). The others are used; the attribute rejected lists "
+        "the rejected rows",
         errors.RejectedRows,
     )
 

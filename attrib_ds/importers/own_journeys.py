@@ -131,7 +131,7 @@ def read_journeys(
         counts.
     InputWarning
         If no conversion has a user of any touchpoint, all are before the first
-        touchpoint, or users differ by case, leading zeros or a final .0 only.
+        touchpoint, or users differ by case, blanks, leading zeros or a final .0 only.
 
     Examples
     --------
@@ -1045,7 +1045,10 @@ def _warn_of_doubts(
     person = "SELECT regexp_replace(owner, '^[a-z]+ ', '') AS user_id"
     conversions, touchpoints = (
         ibis.memtable(sql_results.read_arrow(connection, f"{person}, {instants}"))
-        for instants in ("occurred AS event_date FROM user_conversions", "started AS date FROM user_visits")
+        for instants in (
+            "source_id AS event_id, occurred AS event_date FROM user_conversions",
+            "visit_key AS event_id, started AS date FROM user_visits",
+        )
     )
     # Orders alone have no other table.
     used = " and ".join(repr(of_kind.get("user", of_kind.get("device"))) for of_kind in columns.values())

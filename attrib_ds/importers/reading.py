@@ -187,7 +187,7 @@ class Reading:
         return Formats(**ways, sheet=getattr(self, _SHEETS[file]))
 
     def to_json(self) -> str:
-        """Return the reading as JSON, without what is as by default."""
+        """Return the reading as JSON, without default values."""
         default = Reading()
         chosen = {name: value for name, value in asdict(self).items() if value != getattr(default, name)}
         return json.dumps(chosen, indent=2, ensure_ascii=False)

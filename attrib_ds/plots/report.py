@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from attrib_ds import display, errors
+from attrib_ds import display, errors, local_files
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.display import number
 from attrib_ds.plots.labels import distinct, shorten
@@ -85,6 +85,8 @@ def report(
         or ``days`` is not allowed or given without paths that have dates.
     NotSupported
         If a workbook is to be written without the extra ``[excel]``.
+    Unavailable
+        If the file cannot be written; one with this name is as it was.
 
     Warns
     -----
@@ -109,13 +111,14 @@ def report(
     if paths is not None:
         require_paths(paths)
     overview = Overview.of(credits, paths, lead=lead, days=days)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if target.suffix.lower() == ".html":
-        target.write_text(page(overview, title=title, notes=notes), encoding="utf-8")
-    else:
-        with target.open("wb") as file:
-            name = "All credits" if days is None else "Credits of all days"
-            write_excel({**overview.frames(), name: read_frame("credits", credits).round(EXACT)}, file)
+    with local_files.writing(target, argument="path"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with local_files.replacing(target) as file:
+            if target.suffix.lower() == ".html":
+                file.write(page(overview, title=title, notes=notes).encode())
+            else:
+                name = "All credits" if days is None else "Credits of all days"
+                write_excel({**overview.frames(), name: read_frame("credits", credits).round(EXACT)}, file)
     return target
 
 

@@ -130,7 +130,7 @@ def gather(
     if len(parts) and all(isinstance(part, dict) for part in parts):
         parts = [pd.DataFrame.from_records(list(parts))]
     if not len(parts):
-        raise errors.InvalidRequest(f"{argument}: there is nothing to read")
+        raise errors.InvalidRequest(f"{argument}: there is nothing to read; pass a file or a frame")
     opened = []
     for number, part in enumerate(parts, start=1):
         is_path = isinstance(part, str | Path)

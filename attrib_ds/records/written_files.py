@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import reduce
 from itertools import takewhile
@@ -96,7 +95,8 @@ def write_csv(frame: pd.DataFrame, path: Path) -> None:
 
     It begins with a byte order mark: without one, Excel on Windows reads another encoding.
     """
-    path.write_text(csv_text(frame), encoding="utf-8-sig", newline="")
+    with local_files.writing(path, argument="path"), local_files.replacing(path) as file:
+        file.write(csv_text(frame).encode("utf-8-sig"))
 
 
 def write_excel(frames: Mapping[str, pd.DataFrame], file: BinaryIO) -> None:
@@ -407,14 +407,10 @@ class ParquetSpool:
         self.rows = 0
 
     def __enter__(self) -> Self:
-        # In the same folder, because renaming is only atomic within a file system.
-        self._part = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}.part")
-        try:
-            with self._writing():
-                self._writer = parquet.ParquetWriter(self._part, self._columns)
-        except BaseException:
-            local_files.clear([self._part])
-            raise
+        with self._writing(), ExitStack() as stack:
+            file = stack.enter_context(local_files.replacing(self._path))
+            self._writer = stack.enter_context(parquet.ParquetWriter(file, self._columns))
+            self._files = stack.pop_all()
         return self
 
     def append(self, table: pa.Table) -> None:
@@ -444,17 +440,10 @@ class ParquetSpool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            try:
-                if kind is None and self._waiting:
+        with self._writing():
+            if kind is not None:
+                self._files.__exit__(kind, error, trace)
+                return
+            with self._files:
+                if self._waiting:
                     self._write()
-            finally:
-                with self._writing():
-                    self._writer.close()
-            if kind is None:
-                with self._writing():
-                    with self._part.open("rb+") as written:
-                        local_files.flush(written.fileno())
-                    local_files.replace(self._part, self._path)
-        finally:
-            local_files.clear([self._part])

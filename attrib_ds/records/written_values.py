@@ -316,8 +316,7 @@ def _order(
     ]
     said = (
         f"'; it is ' || {shown[0]} || ' with dayfirst=True and ' || {shown[1]} || ' with "
-        f"dayfirst=False, and no "
-        "row has a day above 12 that tells which: pass dayfirst=True or dayfirst=False'"
+        "dayfirst=False; no row has a day above 12, so pass dayfirst=True or dayfirst=False'"
     )
     return None, _for_local(word, said), ""
 

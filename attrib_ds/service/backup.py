@@ -93,7 +93,7 @@ def copy_database(connection: Connection, catalog: str, path: Path) -> None:
 
 def flush(part: Path) -> None:
     """Make a complete file durable, before it takes the place of another one."""
-    with part.open("r+b") as file:
+    with local_files.insist(lambda: part.open("r+b")) as file:
         local_files.flush(file.fileno())
 
 

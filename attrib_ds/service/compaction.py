@@ -91,7 +91,7 @@ def _remove_leftovers(target: Path, part: Path) -> None:
     """Remove spilled data, what a restoration or a new format set aside, and copies of killed processes."""
     folder, latest = target.parent, time.time() - _SECONDS_OF_A_COPY
     shutil.rmtree(folder / f"{target.name}.tmp", ignore_errors=True)
-    patterns = (f".{target.name}.*.part*", f".{target.stem}.backup.*.part*", ".*.upload*")
+    patterns = (f".{target.stem}.*.part*", ".*.upload*")
     copies = [path for pattern in patterns for path in folder.glob(pattern)]
     for path in [
         *folder.glob(f"{target.name}.*.old"),

@@ -55,6 +55,13 @@ def test_the_reference_lists_every_command():
         assert re.search(rf"`(attrib-ds )?{command}\b", text), command
 
 
+def test_rows_of_a_table_have_the_cells_of_its_header():
+    for page in PAGES:
+        for table in re.findall(r"(?:^\|.*\n)+", page.read_text(encoding="utf-8"), re.MULTILINE):
+            cells = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
+            assert len(cells) == 1, f"{page}: {table[:80]}"
+
+
 def test_links_lead_somewhere():
     for page in PAGES:
         text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -85,7 +85,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
     command = [sys.executable, "-c", READ_AS_NOBODY, str(file)]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=60, check=True)
     assert done.stdout.startswith("Unavailable")
-    assert "is not writable; change the permissions, then try again" in done.stdout
+    assert "is not writable, or another program has it open; change the permissions" in done.stdout
     assert file.read_bytes() == before
     with closing(Service.open("shop", file)) as service:
         declare_order(service)

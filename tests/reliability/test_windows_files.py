@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import duckdb
+import pandas as pd
 import pytest
 from support.order_events import declare_order, order
 from support.service_records import send
@@ -247,19 +248,20 @@ def held(monkeypatch):
     """Let another program have files open, those whose names match, for some attempts of each operation."""
     monkeypatch.setattr(local_files.time, "sleep", lambda _: None)
 
-    def refusing(name, is_held, left):
-        function = getattr(os, name)
+    def refusing(owner, name, is_held, left):
+        function = getattr(owner, name)
 
         def refuse(path, *arguments, **options):
-            if is_held(Path(path).name) and os.path.lexists(path) and next(left) > 0:
+            is_read = name == "open" and not {"+", "w"} & set(str(arguments))
+            if is_held(Path(path).name) and os.path.lexists(path) and not is_read and next(left) > 0:
                 raise PermissionError(13, "The file is being used by another process", str(path))
             return function(path, *arguments, **options)
 
-        monkeypatch.setattr(os, name, refuse)
+        monkeypatch.setattr(owner, name, refuse)
 
     def hold(is_held, attempts=99, operations=("replace", "unlink")):
         for name in operations:
-            refusing(name, is_held, itertools.count(attempts, -1))
+            refusing(Path if name == "open" else os, name, is_held, itertools.count(attempts, -1))
 
     return hold
 
@@ -286,7 +288,7 @@ def test_a_restoration_that_fails_leaves_no_copy(service, path, tmp_path, held):
     backup = back_up(service, tmp_path / "backup.duckdb")
     service.close()
     before = contents(path.parent)
-    held(lambda name: name.endswith(".writes.part"), operations=["replace"])
+    held(re.compile(r".*\.part\.writes\.\w+\.part").fullmatch, operations=["replace"])
     with pytest.raises(Unavailable, match=r"cannot be opened: .*\.part\.writes"):
         restore(backup, path, "shop", replace=True)
     assert contents(path.parent) == before
@@ -324,18 +326,10 @@ def test_an_upgrade_fails_in_words_if_its_copy_can_be_neither_renamed_nor_remove
 
 
 @pytest.mark.parametrize("attempts", [3, 99])
-def test_the_counter_of_writes_is_opened_again_and_again(service, path, monkeypatch, held, attempts):
+def test_the_counter_of_writes_is_opened_again_and_again(service, path, held, attempts):
     service.close()
     before = contents(path.parent)
-    open_path, left = Path.open, itertools.count(attempts, -1)
-
-    def refuse(file, mode="r", *arguments, **options):
-        if file.name.endswith(".writes") and "+" in mode and next(left) > 0:
-            raise PermissionError(13, "The file is being used by another process", str(file))
-        return open_path(file, mode, *arguments, **options)
-
-    held(lambda _: False)
-    monkeypatch.setattr(Path, "open", refuse)
+    held(lambda name: name.endswith(".writes"), attempts, ["open"])
     if attempts == 3:
         with closing(Service.open("shop", path)) as again:
             assert send(again, "search_events").total == 1
@@ -343,6 +337,43 @@ def test_the_counter_of_writes_is_opened_again_and_again(service, path, monkeypa
     with pytest.raises(Unavailable, match=r"cannot be opened: .*shop\.duckdb\.writes"):
         Service.open("shop", path)
     assert contents(path.parent) == before
+
+
+def test_a_project_that_is_scanned_for_a_moment_is_compacted_and_restored(service, path, tmp_path, held):
+    backup = back_up(service, tmp_path / "backup.duckdb")
+    held(lambda name: name.startswith((".shop", "shop.duckdb")), 3, ["open"])
+    send(service, "compact_project")
+    service.close()
+    held(lambda name: name.startswith((".shop", "shop.duckdb")), 3, ["open"])
+    restore(backup, path, "shop", replace=True)
+
+
+def test_a_report_that_a_person_has_open_is_refused_in_words(tmp_path, held):
+    sequences = pd.DataFrame({"path": ["search > email"], "n": [4]})
+    paths = at.Paths.from_sequences(sequences, path="path", conversions="n")
+    credits = at.attribute(paths, "linear")
+    files = [tmp_path / name for name in ("report.html", "report.xlsx", "credits.xlsx")]
+    for file in files:
+        file.write_bytes(b"earlier")
+    held(lambda name: name.startswith((".", "report", "credits")), operations=["open", "replace"])
+    for file in files:
+        with pytest.raises(Unavailable, match="cannot be written"):
+            at.to_excel(credits, file) if file == files[-1] else at.report(credits, file, paths=paths)
+    assert contents(tmp_path) == {file.name: b"earlier" for file in files}
+
+
+@pytest.mark.parametrize("attempts", [3, 99])
+def test_a_file_of_an_earlier_format_that_is_scanned_is_brought_up_to_date_or_left(path, held, attempts):
+    path.parent.mkdir()
+    with duckdb.connect(path) as connection:
+        connection.execute((FORMATS / "format-7.sql").read_text(encoding="utf-8"))
+    held(lambda name: name == "shop.duckdb", attempts, ["open"])
+    if attempts == 3:
+        Service.open("shop", path).close()
+        return
+    with pytest.raises(ProjectInUse, match="is in use, or not writable"):
+        Service.open("shop", path)
+    assert not list(path.parent.glob("*.part"))
 
 
 def test_the_sample_project_is_loaded(windows, own_home):

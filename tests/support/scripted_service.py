@@ -24,7 +24,8 @@ TOKEN = "canary-token"
 class Reply:
     """One answer; ``cut`` sends only so many bytes of the body, ``after`` says what happens then.
 
-    A body that is a function yields chunks, until the client has enough.
+    ``interim`` are statuses of responses that come before it. A body that is a function yields chunks, until the
+    client has enough.
     """
 
     status: int = 200
@@ -33,6 +34,7 @@ class Reply:
     media: str | None = "application/json"
     cut: int | None = None
     after: str = ""
+    interim: tuple = ()
 
     @property
     def content(self) -> bytes:
@@ -127,6 +129,10 @@ class Scripted:
         if callable(reply.body):
             return self.pour(handler, reply)
         content = reply.content
+        for status in reply.interim:
+            handler.send_response_only(status)
+            handler.send_header("Link", "</style.css>")
+            handler.end_headers()
         handler.send_response(reply.status)
         if reply.media is not None:
             handler.send_header("Content-Type", reply.media)

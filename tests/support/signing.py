@@ -4,7 +4,7 @@ import base64
 import json
 
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 TOKEN_URL = "http://127.0.0.1:8000/auth/oidc/token"
 NOON = 1_750_000_000.0
@@ -18,6 +18,14 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def service_account(email: str = "robot@shop.example") -> tuple[dict, rsa.RSAPublicKey]:
+    """Make the content of a key file, and its public half."""
+    private = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    key = {"clientId": "client-1", "serviceAccountEmail": email, "privateKeyId": "key-1"}
+    return {**key, "privateKey": private.private_bytes(*form).decode()}, private.public_key()
 
 
 def base64url(data: bytes) -> str:

@@ -225,13 +225,13 @@ class Effects:
         """What is identified, under which assumptions, and what is not."""
         raise NotImplementedError
 
-    verdict = unavailable("a verdict is on a model of effects; randomisation needs no controls")
-    sensitivity = unavailable("sensitivity to unobserved causes is that of a model of effects")
-    checkout = unavailable("nodes at the checkout mislead models of effects only")
-    exposure = unavailable("more or less exposure needs a model of effects; an experiment has two states")
-    by = unavailable("effects by period or segment are those of a model of effects")
-    through = unavailable("effects through mediators are those of a model; an experiment measures the total")
-    combine = unavailable("combine a model's effects with an experiment: model.combine(experiment)")
+    verdict = unavailable("only a model of effects has a verdict; randomisation needs no controls")
+    sensitivity = unavailable("only a model of effects is sensitive to unobserved causes")
+    checkout = unavailable("nodes at the checkout mislead only models of effects")
+    exposure = unavailable("only a model of effects estimates more or less exposure")
+    by = unavailable("only a model of effects estimates effects by period or segment")
+    through = unavailable("effects through mediators need a model; an experiment measures the total")
+    combine = unavailable("call combine on the effects of a model: model.combine(experiment)")
 
     def scale(self, observed_share: ObservedShare) -> Effects:
         """Return the effects on all users, of whom only a share was observed.

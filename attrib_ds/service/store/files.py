@@ -26,8 +26,9 @@ _FULL: Final = "the disk is full; free some space, then try again: nothing that 
 _ADVICE: Final = {
     "No space left on device|File too large|Disk quota exceeded|not enough space|"
     "SQLITE_FULL|SQLITE_IOERR_WRITE": _FULL,
-    "Read-only file system|Permission denied|Operation not permitted|SQLITE_READONLY": (
-        "the file or its folder is not writable; change the permissions, then try again"
+    "Read-only file system|Permission denied|Operation not permitted|SQLITE_(READONLY|CANTOPEN)": (
+        "the file or its folder is not writable, or another program has it open; change the permissions or "
+        "close the program, then try again"
     ),
     # A file from which not all bytes can be read is shorter than it says.
     "[Cc]hecksum|[Cc]orrupt|Could not read (enough|all) bytes|SQLITE_CORRUPT|SQLITE_NOTADB": DAMAGED,
@@ -161,10 +162,11 @@ def create_private_file(file: Path) -> None:
 
 
 @contextmanager
-def locked(file: Path) -> Iterator[None]:
+def locked(file: Path, *, insist: bool = True) -> Iterator[None]:
     """Keep DuckDB of other processes from opening a file while the block runs.
 
-    DuckDB of this process must not have it open: its own lock would be lost.
+    DuckDB of this process must not have it open: its own lock would be lost. A virus scanner may
+    have it open for a moment, so it is tried again unless ``insist`` is False.
 
     Raises
     ------
@@ -174,7 +176,8 @@ def locked(file: Path) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             # On Windows, DuckDB lets nobody else open its file.
-            handle = stack.enter_context(file.open("r+b"))
+            opened = local_files.insist(lambda: file.open("r+b")) if insist else file.open("r+b")
+            handle = stack.enter_context(opened)
             if os.name == "posix":
                 import fcntl
 
@@ -193,7 +196,7 @@ def is_held(file: Path) -> bool:
     It may be written, and nevertheless cannot be locked. The error of the system is in the user's language.
     """
     try:
-        with locked(file):
+        with locked(file, insist=False):
             return False
     except errors.ProjectInUse:
         return file.is_file() and os.access(file, os.R_OK | os.W_OK)
@@ -253,7 +256,9 @@ def read_counter(file: Path) -> int | None:
             return 0
         content = path.read_bytes() if is_regular else None
     except OSError as error:
-        raise _unreadable(path, with_advice(error)) from error
+        raise errors.Unavailable(
+            f"path: the write counter {str(path)!r} cannot be read: {with_advice(error)}"
+        ) from error
     if content == b"":
         return None
     if content is None or not _CONTENT.fullmatch(content):
@@ -352,15 +357,9 @@ def _create_counter(path: Path, writes: int) -> Path:
 
     It is never empty, not even after a power failure: that would refuse a file with transactions.
     """
-    part = path.with_name(f"{path.name}.part")
     # Other threads of this process may open the file at the same time; other processes cannot.
     with _creation_lock:
         if not path.exists():
-            local_files.remove(part)
-            create_private_file(part)
-            with part.open("r+b") as sink:
+            with local_files.replacing(path, private=True) as sink:
                 sink.write(_content(writes))
-                sink.flush()
-                local_files.flush(sink.fileno())
-            local_files.replace(part, path)
     return path

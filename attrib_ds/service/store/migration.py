@@ -39,17 +39,17 @@ def set_aside(connection: duckdb.DuckDBPyConnection, file: Path, version: int) -
         If there is no room for the copy.
     """
     copy = file.with_name(f"{file.stem}.format-{version}{file.suffix}")
-    part = copy.with_name(f"{copy.name}.part")
     try:
         connection.execute("CHECKPOINT")
         connection.close()
-        files.create_private_file(part)
-        with files.locked(file):
-            shutil.copyfile(file, part)
-        local_files.replace(part, copy)
+        with (
+            files.locked(file),
+            file.open("rb") as source,
+            local_files.replacing(copy, private=True) as sink,
+        ):
+            shutil.copyfileobj(source, sink)
         local_files.flush_folder(copy.parent)
     except (duckdb.Error, OSError) as error:
-        local_files.clear([part])
         raise _failure(file, version, error) from error
     return copy
 

@@ -6,6 +6,7 @@ after, many at a time. A transaction that moves records stores the number of the
 that finds records after a crash moves exactly those that the tables lack.
 """
 
+import re
 import sqlite3
 import struct
 import threading
@@ -251,7 +252,7 @@ def read_accepted(file: Path, owner: int | None = None) -> dict[str, int]:
     Raises
     ------
     Unavailable
-        If the queue is damaged, or has another owner than this one.
+        If the queue is damaged, cannot be opened, or has another owner than this one.
     """
     path = files.queue_of(file)
     if not path.exists() or not path.stat().st_size:
@@ -274,7 +275,10 @@ def read_accepted(file: Path, owner: int | None = None) -> dict[str, int]:
                 raise _damaged(path, f"{strange:,} of its records have another form")
             return numbers
     except sqlite3.Error as error:
-        raise _damaged(path, files.with_advice(error)) from error
+        message = files.with_advice(error)
+        if re.search("SQLITE_(CANTOPEN|BUSY)", message):
+            raise Unavailable(f"path: the queue {str(path)!r} cannot be opened: {message}") from error
+        raise _damaged(path, message) from error
 
 
 def compact(file: Path) -> None:

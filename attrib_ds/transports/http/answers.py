@@ -186,7 +186,8 @@ def _written(response: session.Response, operation: Operation, request: Request)
     if kind == "modified":
         count = body.get("modifiedCount") if isinstance(body, dict) else body
         return Answer(value=json_numbers.count(count))
-    id = _id_of(body, operation) or _id_of(_last_part(response.headers.get("Location", "")), operation)
+    path = response.headers.get("Location", "").partition("?")[0]
+    id = _id_of(body, operation) or _id_of(unquote(path.rstrip("/").rpartition("/")[2]), operation)
     if kind != "record":
         return Answer(value=id)
     expected = columns(operation, request)
@@ -207,10 +208,6 @@ def _refuse_web_page(content: bytes) -> None:
     if head[:1] == b"<" and any(tag in head for tag in (b"<html", b"<!doctype html", b"<head")):
         title = remote_errors.title(content.decode("utf-8", "replace"))
         raise errors.ServiceFailure(f"the response is a web page{f' ({title})' if title else ''}; check url=")
-
-
-def _last_part(location: str) -> str:
-    return unquote(location.partition("?")[0].rstrip("/").rpartition("/")[2])
 
 
 def _id_of(body: object, operation: Operation) -> str | None:
@@ -346,9 +343,9 @@ def _total(counters: Mapping[str, int | None], asked: int, rows: int) -> int | N
     count, offset, total = (counters[name] for name in ("count", "offset", "total"))
     if count not in (None, rows) or (rows > 0 and offset not in (None, asked)):
         # A walk would skip some records.
+        stated = f"its count is {count}, its offset {offset} and its total {total}"
         raise errors.ServiceFailure(
-            f"the response has {rows} records from offset {asked} on, but says that its count is {count}, "
-            f"its offset {offset} and its total {total}"
+            f"the response has {rows} records from {asked} on, but says that {stated}"
         )
     return None if total is not None and (total < 0 or (rows and total < asked + rows)) else total
 
@@ -393,11 +390,7 @@ class _ArrowStream:
     def tables(self) -> Iterator[pa.Table]:
         """Yield the tables; raise :exc:`Unreadable` if the stream is truncated or malformed."""
         rows = 0
-        while True:
-            try:
-                batch = _attempt(self._reader.read_next_batch)
-            except StopIteration:
-                break
+        while (batch := _attempt(next, self._reader, None)) is not None:
             # Using a wrong offset would crash the process.
             _attempt(batch.validate, full=True)
             rows += batch.num_rows
@@ -414,8 +407,6 @@ def _attempt(step: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """Call a function of Arrow; raise :exc:`Unreadable` if it refuses the stream."""
     try:
         return step(*arguments, **options)
-    except StopIteration:
-        raise
     except (pa.ArrowException, OSError, MemoryError, ValueError) as error:
         # Arrow raises OSError itself; errors of the connection are subclasses.
         if isinstance(error, OSError) and type(error) is not OSError:
@@ -490,8 +481,7 @@ def _value(response: session.Response, operation: Operation, request: Any) -> ob
     if kind == "object":
         return body
     if kind == "counts":
-        numbers = {name: json_numbers.whole(value) for name, value in body.items()}
-        return {name: number for name, number in numbers.items() if number is not None}
+        return {name: kept for name, value in body.items() if (kept := json_numbers.whole(value)) is not None}
     name, convert, described = _MEMBERS[kind]
     value = convert(body.get(name))
     if value is None:

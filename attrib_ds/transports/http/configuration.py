@@ -88,9 +88,9 @@ def find_remote(arguments: Mapping[str, Any]) -> Remote | None:
     if source is None:
         if given:
             name = next(iter(given))
+            advice = "pass url= or set ATTRIB_DS_URL, or omit it for an embedded project"
             raise errors.InvalidRequest(
-                f"{name}: applies to a remote service, but no address is given; pass url= or set "
-                "ATTRIB_DS_URL, or omit it for an embedded project"
+                f"{name}: applies to a remote service, but no address is given; {advice}"
             )
         return None
     return Remote(**{"key": (file | environment).get("key"), **source, **given})
@@ -199,14 +199,11 @@ def _checked(argument: str, url: str, allow_insecure: bool) -> str:
         )
     if parts.username is not None or parts.query or parts.fragment:
         # Not shown: it may contain a password.
-        raise errors.InvalidRequest(
-            f"{argument}: contains a user name, a query or a fragment; allowed: a host and a path"
-        )
+        problem = "contains a user name, a query or a fragment; allowed: a host and a path"
+        raise errors.InvalidRequest(f"{argument}: {problem}")
     if parts.scheme == "http" and not is_here(url) and not allow_insecure:
-        raise errors.InvalidRequest(
-            f"{argument}: {url!r} would send tokens and data unencrypted; use 'https://{parts.netloc}', or "
-            "allow_insecure=True on a trusted network"
-        )
+        advice = f"use 'https://{parts.netloc}', or allow_insecure=True on a trusted network"
+        raise errors.InvalidRequest(f"{argument}: {url!r} would send tokens and data unencrypted; {advice}")
     return url.strip().rstrip("/")
 
 

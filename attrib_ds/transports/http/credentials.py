@@ -139,11 +139,8 @@ def _content(path: Path) -> tuple[Secret[str], str | None]:
     except (OSError, UnicodeDecodeError) as error:
         return content, f"cannot be read ({type(error).__name__})"
     if os.name == "posix" and mode & _OTHERS:
-        warnings.warn(
-            f"key: {str(path)!r} can be read by other users of this machine; restrict it to yourself: "
-            f"chmod 600 {path}",
-            stacklevel=5,
-        )
+        problem = f"{str(path)!r} can be read by other users of this machine"
+        warnings.warn(f"key: {problem}; restrict it to yourself: chmod 600 {path}", stacklevel=5)
     return content, None
 
 
@@ -233,7 +230,8 @@ class Tokens:
             # A key with fewer scopes is used with those that it has.
             self._scope = None
             result, ahead = self._exchange()
-        if _is_refusal(result) and abs(ahead - self._ahead) >= _SMALLEST_DIFFERENCE:
+        is_refusal = isinstance(result, AttemptFailed) and isinstance(result.error, Unauthorized)
+        if is_refusal and abs(ahead - self._ahead) >= _SMALLEST_DIFFERENCE:
             # The clock of this machine is wrong.
             self._ahead = ahead
             result, _ = self._exchange()
@@ -311,10 +309,6 @@ def make_assertion(
 
 def _is_error(result: object, name: str) -> bool:
     return isinstance(result, AttemptFailed) and {"error": name} in result.error.details
-
-
-def _is_refusal(result: object) -> bool:
-    return isinstance(result, AttemptFailed) and isinstance(result.error, Unauthorized)
 
 
 def _read_grant(response: Response, assertion: Secret[str]) -> tuple[Secret[str], float] | AttemptFailed:

@@ -120,12 +120,14 @@ class Search:
                     raise
                 self.page_size = smaller
 
-    def ends(self, rows: int, read: int, total: int | None) -> bool:
+    def ends(self, rows: int, read: int, total: int | None, *, overlap: int = 0) -> bool:
         """Return whether a page is the last one: it is empty, or all that the service counts have been read.
 
-        A round total of a full page may be the most that the service counts.
+        A full page, with its overlap, is not the last one if its total is round (the service may count no
+        further), is the number of its own records, or is less than what has been read.
         """
-        is_bound = rows >= self.page_size and (total or 0) % _ROUND == 0
+        counted, size = total or 0, rows + overlap
+        is_bound = size >= self.page_size and (counted % _ROUND == 0 or counted == size or counted < read)
         return not rows or (total is not None and read >= total and not is_bound)
 
     def report_missing(self, missing: int) -> None:
@@ -385,7 +387,7 @@ class _ByTime(_Walk):
                 self._position = 0
                 continue
             self._position += len(ids) - overlap
-            is_last = self._search.ends(len(ids) - overlap, self._position, total)
+            is_last = self._search.ends(len(ids) - overlap, self._position, total, overlap=overlap)
             seen = set(self._seen)
             if len(ids) and not (is_last and self._is_all):
                 self._continue_from(self._moments(table), ids)

@@ -1,6 +1,7 @@
 """Send HTTP requests over pooled connections, read bodies within bounds, and retry what is safe to repeat."""
 
 import codecs
+import http.client
 import http.cookiejar
 import importlib.metadata
 import platform
@@ -8,11 +9,14 @@ import random
 import re
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final, Literal, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Final, Literal, TypeAlias, TypeVar
 
 import requests
 import urllib3
@@ -32,6 +36,9 @@ Wanted: TypeAlias = Callable[[], bool] | None
 _CONNECTIONS: Final = 32
 #: Bytes of a piece. Smaller ones are joined, since a service may send single bytes.
 _PIECE: Final = 2**16
+#: Window of gzip for zlib, and the first byte of each member of it.
+_GZIP: Final = zlib.MAX_WBITS | 16
+_MAGIC: Final = b"\x1f"
 _LONGEST_MEDIA: Final = 80
 #: Shorter waits are not reported, in seconds.
 _SHORTEST_REPORTED: Final = 2.0
@@ -185,10 +192,13 @@ class Response:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds that the service asks to wait, if it does."""
-        with suppress(urllib3.exceptions.InvalidHeader, ValueError, OverflowError):
-            if "Retry-After" in self.headers:
-                return float(urllib3.Retry().parse_retry_after(self.headers["Retry-After"]))
+        """Seconds that the service asks to wait, if it does; until an instant by the service's own clock."""
+        with suppress(urllib3.exceptions.InvalidHeader, KeyError, ValueError, TypeError, OverflowError):
+            text = self.headers["Retry-After"]
+            if "Date" not in self.headers or text.strip().isdecimal():
+                return float(urllib3.Retry().parse_retry_after(text))
+            until, now = map(parsedate_to_datetime, (text, self.headers["Date"]))
+            return max((until - now).total_seconds(), 0.0)
         return None
 
     def pieces(self, most: int | None) -> Iterator[bytes]:
@@ -207,8 +217,10 @@ class Response:
         deadline = time.monotonic() + self._seconds
         piece = bytearray()
         size = 0
+        is_gzip = self.headers.get("Content-Encoding", "").strip().lower() in ("gzip", "x-gzip")
         # read() would wait until a piece is full, however slowly it arrives.
-        while chunk := self._response.raw.read1(_PIECE, decode_content=True):
+        chunks = iter(partial(self._response.raw.read1, _PIECE, decode_content=not is_gzip), b"")
+        for chunk in _decompressed(chunks) if is_gzip else chunks:
             size += len(chunk)
             if most is not None and size > most:
                 text = f"the response is larger than the {most >> 20:,} MiB that are accepted"
@@ -246,6 +258,44 @@ class Response:
         return content.removeprefix(codecs.BOM_UTF8)
 
 
+def _decompressed(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Decompress gzip; raise an error if it ends early, which urllib3 takes for the end of the body."""
+    member = zlib.decompressobj(wbits=_GZIP)
+    is_whole = True
+    for chunk in chunks:
+        while chunk and not (member.eof and chunk[:1] != _MAGIC):
+            member = zlib.decompressobj(wbits=_GZIP) if member.eof else member
+            try:
+                yield member.decompress(chunk, _PIECE)
+            except zlib.error as error:
+                raise urllib3.exceptions.DecodeError from error
+            chunk, is_whole = member.unconsumed_tail or member.unused_data, member.eof
+    if not is_whole:
+        raise urllib3.exceptions.ProtocolError
+
+
+class _Final(http.client.HTTPResponse):
+    """An HTTP response after all interim ones, of which http.client skips 100 only."""
+
+    def begin(self) -> None:
+        """Read heads until the final one; a head that is known is not read again."""
+        super().begin()
+        while self.status < 200:
+            self.headers = self.msg = None  # type: ignore[assignment]
+            super().begin()
+
+
+class _Adapter(HTTPAdapter):
+    """Connections that read the final response."""
+
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a pool of such connections."""
+        pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
+        if pool.ConnectionCls.response_class is not _Final:
+            pool.ConnectionCls = type("_Connection", (pool.ConnectionCls,), {"response_class": _Final})
+        return pool
+
+
 class _Requests(requests.Session):
     """A session that leaves redirects alone.
 
@@ -278,7 +328,7 @@ class Session:
         self._session.headers["Accept-Encoding"] = "gzip"
         # Tokens authenticate the caller; cookies are never stored.
         self._session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
-        adapter = HTTPAdapter(pool_connections=4, pool_maxsize=_CONNECTIONS, pool_block=True, max_retries=0)
+        adapter = _Adapter(pool_connections=4, pool_maxsize=_CONNECTIONS, pool_block=True, max_retries=0)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
 
@@ -320,9 +370,6 @@ class Session:
                     stream=True,
                 ) as response,
             ):
-                if response.status_code < 200:
-                    # Such as 103: http.client reads no answer after it.
-                    raise urllib3.exceptions.ProtocolError
                 return read(Response(response, seconds=self._timeouts.body))
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             problem, retry, reached_service = _diagnose(error, call, self._timeouts)

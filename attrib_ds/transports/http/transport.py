@@ -240,10 +240,8 @@ class Http:
     def _fetch(self, operation: Operation, request: Request, read: Read[T], is_wanted: Wanted = None) -> T:
         """Send one HTTP request for an operation, retrying if that is safe."""
         if operation.base in ("embedded", "auth"):
-            raise errors.NotSupported(
-                f"{operation.name}: not available for a remote project; connect(…, path=…) opens an "
-                "embedded project, which supports it"
-            )
+            advice = "not available for a remote project; connect(…, path=…) opens an embedded one"
+            raise errors.NotSupported(f"{operation.name}: {advice}")
         if self._is_closed:
             raise errors.Unavailable("the project is closed; connect() opens it again")
         if operation.name in self._lacking:
@@ -343,17 +341,12 @@ class Http:
             errors.warn(f"{self.address} has no {operation.name}: {_COSTS[operation.name]}")
         self._lacking[operation.name] = status
         advice = "; list_user_events reads the events of a user" if operation.name == "search_events" else ""
-        return errors.NotSupported(
-            f"{operation.name}: {self.address} does not offer it (HTTP {status}); it "
-            f"is an addition to the specification that services of attrib-ds have{advice}"
-        )
+        lack = f"{operation.name}: {self.address} does not offer it (HTTP {status})"
+        return errors.NotSupported(f"{lack}; services of attrib-ds add it to the specification{advice}")
 
     def tables(self) -> Tables:
         """Raise NotSupported: attribution needs local tables."""
-        raise errors.NotSupported(
-            "the project's tables are on the remote service; mirror the project "
-            "with sync(project, to=…) and use the embedded project that it returns"
-        )
+        raise errors.NotSupported("the tables are on the remote service; sync(project, to=…) mirrors them")
 
     def close(self) -> None:
         """Close the connections; idempotent."""
@@ -364,18 +357,16 @@ class Http:
         return f"<Http {self.address}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a connection cannot be pickled; call connect() in the process that needs the project"
-        )
+        raise TypeError("a connection cannot be pickled; call connect() in the process that needs it")
 
     def _exchange_authorised(self, operation: Operation, request: Request, call: Call, read: Read[T]) -> T:
         """Send with an access token; if it is rejected, renew it and send once more."""
         if self._tokens is None:
             if operation.token:
-                advice = "pass connect(…, key='key.json') or set ATTRIB_DS_KEY to its path"
-                raise errors.Unauthorized(
-                    f"{operation.name}: requires a service-account key; {advice}", field="key"
+                advice = (
+                    "requires a service-account key; pass key='key.json' or set ATTRIB_DS_KEY to its path"
                 )
+                raise errors.Unauthorized(f"{operation.name}: {advice}", field="key")
             return self._exchange(operation, request, call, read)
         token, number = None, 0
         while True:

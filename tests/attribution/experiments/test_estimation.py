@@ -123,9 +123,9 @@ def test_what_does_not_apply_says_why(effects, holdout):
     combined = effects.combine(holdout)
     for result, name, reason in [
         (holdout, "verdict", "randomisation needs no controls"),
-        (holdout, "sensitivity", "of a model of effects"),
-        (holdout, "checkout", "mislead models"),
-        (holdout, "by", "of a model of effects"),
+        (holdout, "sensitivity", "only a model of effects"),
+        (holdout, "checkout", "mislead only models"),
+        (holdout, "by", "only a model of effects"),
         (holdout, "through", "an experiment measures the total"),
         (holdout, "combine", r"model\.combine\(experiment\)"),
         (combined, "verdict", "ask its own effects"),

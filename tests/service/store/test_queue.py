@@ -325,6 +325,19 @@ def test_a_damaged_queue_is_refused_with_advice(path, damage, read_only):
     Service.open("shop", path, read_only=read_only).close()
 
 
+def test_a_queue_that_another_program_has_open_is_not_called_damaged(path):
+    """Nobody is told to remove what holds accepted records."""
+    queue = queue_of(path)
+    queue.rename(queue.with_name("aside"))
+    # SQLite opens no folder, as it opens no file on Windows that is held.
+    queue.mkdir()
+    with pytest.raises(
+        Unavailable, match="queue '.*' cannot be opened: .*another program has it open"
+    ) as refusal:
+        Service.open("shop", path)
+    assert "remove" not in refusal.value.message
+
+
 @pytest.mark.slow
 def test_a_file_copied_alone_is_complete(service, path, tmp_path):
     ids = accept(service, "a")

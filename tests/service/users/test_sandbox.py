@@ -507,7 +507,8 @@ def test_memory_is_limited(big, monkeypatch):
 
 
 @pytest.mark.slow
-def test_rows_are_limited(big):
+def test_rows_are_limited(big, monkeypatch):
+    monkeypatch.setattr(sandbox, "SECONDS", 60)
     pairs = "SELECT a._id FROM users a, (SELECT * FROM users LIMIT {}) b"
     with big._store.read() as backend:
         assert user_ids(backend, pairs.format(10)).num_rows == 100_000

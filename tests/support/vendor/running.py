@@ -1,6 +1,5 @@
 """Run a vendor's service on this machine: `serving`, for fixtures."""
 
-import asyncio
 import json
 import socket
 import threading
@@ -11,6 +10,7 @@ from types import SimpleNamespace
 import uvicorn
 from support.vendor.server import Vendor, account
 from support.vendor.variations import VARIATIONS, Variation
+from support.waiting import eventually
 
 
 @contextmanager
@@ -23,22 +23,14 @@ def serving(folder: Path, variation: Variation | str = "plain", **data):
     vendor, key = Vendor(variation, **data), Path(folder) / "vendor-key.json"
     key.touch(mode=0o600)
     key.write_text(json.dumps(account()[0]))
+    quiet = {"log_config": None, "log_level": "critical", "date_header": False}
+    server = uvicorn.Server(uvicorn.Config(vendor.app, http="h11", ws="none", lifespan="off", **quiet))
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         vendor.address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        config = uvicorn.Config(vendor.app, http="h11", ws="none", lifespan="off", log_config=None, log_level="critical", date_header=False)  # fmt: skip
-        server, ready = uvicorn.Server(config), threading.Event()
-
-        async def main():
-            serve = asyncio.ensure_future(server.serve([listener]))
-            while not (server.started or serve.done()):
-                await asyncio.sleep(0.001)
-            ready.set()
-            await serve
-
-        thread = threading.Thread(target=asyncio.run, args=(main(),), name="vendor", daemon=True)
+        thread = threading.Thread(target=server.run, args=([listener],), name="vendor", daemon=True)
         thread.start()
         try:
-            assert ready.wait(60)
+            eventually(lambda: server.started)
             bases = {"url": "/api/v1", "url_v2": "/api/v2", "auth_url": "/auth"}
             bases = {name: f"{vendor.address}{base}{variation.prefix}" for name, base in bases.items()}
             yield SimpleNamespace(**bases, project=vendor.world.project, key=key, vendor=vendor)

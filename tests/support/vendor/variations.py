@@ -7,19 +7,19 @@ from pathlib import Path
 
 from support.vendor.world import SERVICE
 
-WRITES = [name for name, operation in SERVICE["operations"].items() if operation.get("write")]
+WRITES = [name for name in SERVICE["operations"] if name.startswith(("create", "update"))]
 CALLS = {"first": (1,), "always": range(1, 10**9), "thirds": range(3, 10**9, 3)}
 ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def _kind(name):
     """Return a frozen class of the options, and of their defaults, in a table of the file."""
-    options = [(k, object, None if v == "unset" else _frozen(v)) for k, v in ROWS.pop(name.lower()).items()]
+    options = [(option, object, _frozen(value)) for option, value in ROWS.pop(name.lower()).items()]
     return make_dataclass(name, options, frozen=True, kw_only=True)
 
 
 def _frozen(value):
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(value) if isinstance(value, list) else None if value == "unset" else value
 
 
 Fault, Variation = _kind("Fault"), _kind("Variation")

@@ -3,9 +3,8 @@
 from contextlib import ExitStack
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from support.scripted_service import FakeClock, Scripted
+from support.signing import service_account
 
 from attrib_ds import Project
 from attrib_ds.transports.http.configuration import Remote
@@ -17,16 +16,7 @@ from attrib_ds.transports.http.transport import Options, open_http
 @pytest.fixture(scope="session")
 def key():
     """The content of a key file."""
-    private = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
-    pem = private.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return {
-        "clientId": "client-1",
-        "serviceAccountEmail": "robot@shop.example",
-        "privateKeyId": "key-1",
-        "privateKey": pem.decode(),
-    }
+    return service_account()[0]
 
 
 @pytest.fixture

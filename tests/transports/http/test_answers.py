@@ -296,6 +296,26 @@ def test_files_go_to_the_disk_and_are_asked_for_again_when_they_break_off(shop, 
     assert service.asked[0].headers["Accept"] == "*/*"
 
 
+def test_compressed_files_that_break_off_are_asked_for_again(shop, service):
+    content = b"_id,eventCount\n" + b"5f0c0ffee0ddba11ad0be123,1\n" * 10_000
+    halves = gzip.compress(content[:100_000]) + gzip.compress(content[100_000:])
+    options = {"media": "text/csv", "headers": {"Content-Encoding": "gzip"}}
+    # Each is all that its Content-Length says: in the first member, in the second, and without the checksum.
+    cuts = [halves[:100], halves[:-200], halves[:-8]]
+    service.script = [Reply(body=body, **options) for body in (*cuts, halves + b"\0" * 8)]
+    file = shop.send("export_users", **EXPORT).value
+    assert b"".join(file.pieces) == content
+    file.close()
+    assert len(service.asked) == 4
+
+
+@pytest.mark.parametrize("interim", [(100,), (102, 103), (103, 103, 100)])
+def test_interim_responses_are_skipped(shop, service, interim):
+    service.script = [Reply(body=page({"_id": ID}).body, interim=interim)]
+    assert [first(shop)["_id"] for _ in range(2)] == [ID, ID]
+    assert len(service.asked) == 2
+
+
 def test_files_are_sent_from_the_disk_each_time_from_the_beginning(shop, service, tmp_path):
     backup = tmp_path / "backup"
     backup.write_bytes(bytes(range(256)) * 1_000)

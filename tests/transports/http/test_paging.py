@@ -372,6 +372,23 @@ def test_a_service_that_gives_shorter_pages_than_asked_for_gives_all(open_shop, 
     assert ids(at.search_interactions(open_shop(page=8), **OLDEST_FIRST)) == list(range(40))
 
 
+@pytest.mark.parametrize("records", [5, 10, 14])
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_total_that_is_too_small_loses_no_record(open_shop, shelf, records, missing):
+    shelf.alter = lambda number, reply: Reply(body=reply.body | {"total": reply.body["total"] - missing})
+    shelf.records = shelf.records[:records]
+    assert ids(at.search_interactions(open_shop(page=4), **OLDEST_FIRST)) == list(range(records))
+
+
+def test_the_size_of_a_page_as_its_total_loses_no_record(open_shop, shelf):
+    shelf.alter = lambda number, reply: Reply(body=reply.body | {"total": reply.body["count"]})
+    shelf.records = shelf.records[:14]
+    assert ids(at.search_interactions(open_shop(page=5), **OLDEST_FIRST)) == list(range(14))
+    shelf.records = [record(number) for number in range(40)]
+    with pytest.raises(errors.ServiceFailure, match="the total grows faster than its records are read"):
+        at.search_interactions(open_shop(page=5), **OLDEST_FIRST)
+
+
 def test_a_slice_that_lacks_rows_once_is_read_again(open_shop, shelf):
     def lose(number, reply):
         # The second page tells of less than the first page of its slice promised.
