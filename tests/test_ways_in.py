@@ -26,7 +26,7 @@ from attrib_ds.records.frames import TEXT
 LOOKBACK = timedelta(days=30)
 DAY = timedelta(days=1)
 PEOPLE = ["ann@shop.example", "ben@shop.example", "cleo@shop.example"]
-NOBODY = [None, "", " ", "(not set)", "undefined", "00000000-0000-0000-0000-000000000000"]
+NOBODY = [None, "", " ", "\u3000", "(not set)", "undefined", "00000000-0000-0000-0000-000000000000"]
 NODES = ["ads", "mail", "Radio"]
 CURRENCIES = ["EUR", "eur", "USD", " usd", "€"]
 
@@ -240,6 +240,8 @@ def two_clocks(hours):
     [
         *((way, 2, "1.5") for way in WAYS),
         ("frames", 1, "0.5"),
+        # 1.5 hours and 40 minutes: the shift that puts an order at its click.
+        ("tables", 13 / 6, "1.5"),
         ("frames", 5.75, "5.5"),
         ("files", 14, "13.5"),
     ],
@@ -265,9 +267,21 @@ def test_users_who_are_written_in_another_way_are_told_once(way):
     given = on_a_day(("CUSTOMER-1", 10.0, "EUR"), ("customer-2", 20.0, "EUR"))
     visits = [(user, "ads", "2025-03-04T12:00:00Z") for user in ("customer-1", "customer-2")]
     credits, _, messages = heard(way, Data(visits, given.orders))
-    said = "1 user of conversions differs from those of touchpoints by case, leading zeros or a final .0 only"
+    said = "1 user of conversions differs from those of touchpoints by case, blanks, leading zeros or a final .0 only"
     assert [message.startswith(f"users: {said}, such as 'CUSTOMER-1' from") for message in messages] == [True]
     assert credits[None, "EUR", "value"] == 10.0
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("way", WAYS)
+def test_midnights_with_a_zone_are_told_by_every_way_in(way):
+    """The order of ann is ten hours before her click, that of ben a day after his."""
+    visits = [(PEOPLE[0], "ads", "2025-03-04T10:00:00Z"), (PEOPLE[1], "ads", "2025-03-03T10:00:00Z")]
+    orders = [(user, "2025-03-04T00:00:00Z", 10.0, "EUR") for user in PEOPLE[:2]]
+    credits, _, messages = heard(way, Data(visits, orders))
+    said = "conversions: all dates are midnights, so they are instants, and 1 conversion did not get"
+    assert [message.startswith(said) for message in messages] == [True]
+    assert [credits[node, "EUR", "value"] for node in ("ads", None)] == [10.0, 10.0]
 
 
 @pytest.mark.few(2)

@@ -1,6 +1,5 @@
 """Exports of other services, recognised by their columns: which rows count and where their columns are."""
 
-import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,10 +14,10 @@ import pyarrow.compute as pc
 from attrib_ds import display, sql_results
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.columns import COMMON_NAMES, folded, inner
+from attrib_ds.importers.content import evidence
 from attrib_ds.importers.content.rows import class_of
 from attrib_ds.records import export_tables, text_files
 from attrib_ds.records.sources import ROW, Source, literal, quoted, selected
-from attrib_ds.records.written_values import code_beside
 from attrib_ds.traffic.agents import is_bot
 from attrib_ds.traffic.sessions import TIMEOUT
 
@@ -184,30 +183,10 @@ def matching(names: str, columns: Iterable[str]) -> list[str]:
     present: dict[str, str] = {}
     # A member of the row itself goes before one of an object in it.
     for column in sorted(columns, key=lambda column: column == inner(column)):
-        present.setdefault(folded(currency_at_end(column)[0]), column)
+        present.setdefault(folded(evidence.currency_at_end(column)[0]), column)
         present[folded(column)] = column
     found = (present.get(folded(name)) for name in names.split("|") if name)
     return list(dict.fromkeys(column for column in found if column is not None))
-
-
-#: A name with a currency: after a blank or in brackets, also the wide ones of Japanese.
-_WITH_CURRENCY: Final = re.compile(
-    r"(.+?)(?:[ _]([A-Za-z]{3})|[ _]?[(\[（]([^\d\s]{1,4})[)\]）]|,? ([^\w\s]|руб\.?|грн\.?))"
-)
-
-
-@cache
-def currency_at_end(column: str) -> tuple[str, str | None]:
-    """Return the name of a column without the currency at its end, and the code of that.
-
-    Examples
-    --------
-    >>> [currency_at_end(column) for column in ("Amount spent (USD)", "revenue_eur", "Brutto €", "number")]
-    [('Amount spent', 'USD'), ('revenue', 'EUR'), ('Brutto', 'EUR'), ('number', None)]
-    """
-    match = _WITH_CURRENCY.fullmatch(column)
-    code = code_beside(next(filter(None, match.groups()[1:]))) if match else None
-    return (column, None) if match is None or code is None else (match[1].strip(), code)
 
 
 @cache

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from attrib_ds import contract, display, errors, sql_results
 from attrib_ds.importers import columns, formats, own_table
-from attrib_ds.importers.content import files, rows
+from attrib_ds.importers.content import evidence, files, rows
 from attrib_ds.queries import page_views
 from attrib_ds.records import person_ids, sources
 from attrib_ds.records.frames import FrameOrPath
@@ -51,36 +51,24 @@ _PURCHASES: Final = (
 )  # fmt: skip
 
 
-def conversions_among(table: own_table.OwnTable) -> str:
-    """Return SQL for the rows of page views that are purchases.
+def purchases_in(table: own_table.OwnTable, named: Mapping[str, columns.Named]) -> str | None:
+    """Return SQL for the rows that are events of purchases, unless a flag tells which are conversions."""
+    return None if "flag" in named or table.common("flag") else table.rows_of_kind(_PURCHASES)
 
-    Raises
-    ------
-    InvalidRequest
-        If there are none; with the names of the events.
-    """
-    if (where := table.rows_of_kind(_PURCHASES)) is not None:
-        return where
+
+def without_purchases(table: own_table.OwnTable) -> errors.InvalidRequest:
+    """Return the error for page views without an event of a purchase, with the names of the events."""
     kinds = list(filter(table.is_filled, table.with_names(columns.COMMON_NAMES["kind"])))
     names: list[str | None] = (
         [] if not kinds else table.scalar(f"list(DISTINCT {table.source.word(kinds[0])})")
     )
     listed = own_table.ten(sorted(filter(None, names)))
     seen = f"; names of events: {listed}" if listed else ""
-    raise errors.InvalidRequest(
+    return errors.InvalidRequest(
         f"conversions: {table.name} has page views and no event named purchase or order completed"
         f"{seen}; pass a table of conversions, the page that tells of one (conversion_page='/thank-you'), or "
         "the column of a flag with columns={'flag': COLUMN}"
     )
-
-
-def numbered(table: own_table.OwnTable) -> list[str]:
-    """Return a column ``Name`` whose values have digits, such as #1001: it has the ids of orders."""
-    return [
-        name
-        for name in table.with_names(["name"])
-        if table.scalar(f"coalesce(bool_and(regexp_matches({table.source.word(name)}, '[0-9]')), false)")
-    ]
 
 
 def say_repeating(table: own_table.OwnTable) -> None:
@@ -184,12 +172,15 @@ def count_rows(
     read = rows.Rows(table.connection, table.source, [name for name in (identity, value) if name])
     total = table.source.rows
     read.by_kind(counted, has_values=value is not None)
-    if identity is not None and (query := read.latest_states(identity, counted, refunds)) is not None:
+    at = table.instant_of_changes()
+    if identity is not None and (query := read.latest_states(identity, counted, refunds, at)) is not None:
         table.source = read.source = sources.selected(table.connection, table.source, query)
+        if at:
+            table.take_sql("date", rows.FIRST)
     read.columns = [name for name in read.columns if name not in counted.columns]
     if value is not None:
         counted.spared = _spared(table, value, refunds, counted.kind)
-    read.flagged(counted, has_refunds=bool(refunds) and value is not None)
+    read.flagged(counted)
     read.by_status(counted, own)
     gone = [f"({condition})" for condition in counted.left_out.values()]
     if gone or counted.others:
@@ -216,7 +207,7 @@ def _spared(table: own_table.OwnTable, value: str, refunds: Sequence[str], kind:
     amount = table.source.word(value)
     conditions = [f"regexp_matches({amount}, '{_BELOW}')", *([f"({kind}) = 'refund'"] if kind else [])]
     for refunded in map(table.source.word, refunds[:1]):
-        digits, whole = (rf"regexp_replace({each}, '\D', '', 'g')" for each in (refunded, amount))
+        digits, whole = (rf"regexp_replace({each}, '[.,]00?\D*$|\D', '', 'g')" for each in (refunded, amount))
         conditions.append(f"regexp_matches({refunded}, '[1-9]') AND {digits} <> {whole}")
     return " OR ".join(f"({each})" for each in conditions)
 
@@ -310,49 +301,79 @@ def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: st
         table.source = sources.selected(table.connection, table.source, f"SELECT * {query}")
 
 
-def leave_out_items(table: own_table.OwnTable, events: pa.Table) -> pa.Table:
-    """Return conversions once each, where rows of items repeat all that is read of their conversion.
+def once_each(table: own_table.OwnTable, events: pa.Table) -> tuple[pa.Table, bool]:
+    """Return conversions in one row each, and whether their rows are lines that are to be added up.
 
-    Several conversions need rows that agree in it, and a column of amounts of items in which they differ.
+    Rows that are equal in all columns count once. Rows that agree in all that is read, and differ in a column
+    of products or of their amounts, repeat the total of their conversion. Rows of one instant, person and
+    currency with other amounts, and another product each, are its lines.
     """
-    if not {"conversion", "value"} <= {*events.column_names}:
-        return events
-    read = ", ".join(sources.quoted(name) for name in events.column_names if name != "row")
+    has_both = {"conversion", "value"} <= {*events.column_names}
+    if not has_both or pc.count_distinct(events["conversion"]).as_py() == events.num_rows:
+        return events, False
     table.connection.register("items", events)
-    sizes = "SELECT conversion, count(*) AS n FROM items GROUP BY ALL HAVING count(*) > 1"
-    # Conversions in several rows, and those that are alike in all that is read.
-    ((several, agreeing),) = table.connection.execute(
-        f"SELECT (SELECT count(*) FROM ({sizes})), count(*) FROM (SELECT DISTINCT {read} FROM items "
-        f"WHERE conversion IN (SELECT conversion FROM ({sizes})))"
-    ).fetchall()
-    if several < 2 or agreeing != several:
-        return events
-    key = table.source.word(str(table.columns["conversion"]))
-    used = table.used()
+    used, quoted = table.used(), sources.quoted
+    others = [each for each in table.profile.values() if each.name not in used and each.filled]
     prices = [
-        table.source.word(each.name)
-        for each in table.profile.values()
-        if each.name not in used and each.holds("amount") and each.has_decimals
+        each.name
+        for each in others
+        if each.holds("amount") and (each.has_decimals or evidence.weight("value", each.name))
     ]
-    differ = " OR ".join(f"count(DISTINCT {price}) > 1" for price in prices) or "false"
-    parts = (
-        f"SELECT {key} AS id, {differ} AS differ FROM {table.source.relation} WHERE {key} IN "
-        f"(SELECT conversion FROM ({sizes})) GROUP BY ALL"
+    products = [
+        each.name
+        for each in others
+        if each.name not in {*prices, *table.counted}
+        and not any(map(each.holds, ("instant", "flag", "currency")))
+    ]
+    words = "".join(f", {table.source.word(name)} AS {quoted(f'of {name}')}" for name in (*prices, *products))
+    whole = ", ".join(map(table.source.text, table.source.columns))
+    lines = (
+        f"SELECT {quoted(sources.ROW)} AS line, hash({whole}) AS whole{words} FROM {table.source.relation}"
     )
-    # Unlike prices of most conversions with one amount: it is the total of each.
-    ((unlike,),) = table.connection.execute(f"SELECT count(*) FILTER (differ) FROM ({parts})").fetchall()
-    if 2 * unlike <= several:
-        return events
-    kept = sql_results.read_arrow(
-        table.connection,
+    same = [name for name in ("user", "device", "currency") if name in events.column_names]
+    apart = " OR ".join(f"count(DISTINCT {quoted(name)}) > 1" for name in same) or "false"
+    have_prices, have_products = (
+        " OR ".join(f"2 * count(*) FILTER ({quoted(f'n {name}')} > 1) > count(*)" for name in names)
+        or "false"
+        for names in (prices, products)
+    )
+    counts = "".join(
+        f", count(DISTINCT {quoted(f'of {name}')}) AS {quoted(f'n {name}')}" for name in (*prices, *products)
+    )
+    ((several, alike, amounts, are_copies, prices_differ, products_differ, are_apart),) = (
+        table.connection.execute(
+            "SELECT count(*), count(*) FILTER (least = most), count(DISTINCT most), "
+            f"coalesce(bool_and(rows = 1), false), {have_prices}, {have_products}, "
+            "coalesce(bool_or(apart), false) FROM (SELECT min(value) AS least, max(value) AS most, "
+            f"count(DISTINCT whole) AS rows, ({apart}) OR count(DISTINCT date) FILTER (value >= 0) > 1 AS "
+            f"apart{counts} FROM items JOIN ({lines}) ON line = items.row WHERE conversion IS NOT NULL "
+            "GROUP BY conversion HAVING count(*) > 1)"
+        ).fetchall()
+    )
+    value = table.columns["value"]
+    have_totals = prices_differ or (products_differ and amounts > 2 and 2 * amounts > several)
+    are_totals, are_lines = alike == several and have_totals, products_differ and 2 * alike < several
+    if not several or are_apart or not (are_copies or are_totals or are_lines):
+        return events, False
+    conversions = display.counted(pc.count_distinct(events["conversion"]).as_py(), "conversions")
+    said = f"{display.counted(events.num_rows, 'rows')} of {conversions}"
+    if not are_copies and not are_totals:
+        pieces = [each.name for each in others if evidence.weight("quantity", each.name) > 0]
+        if pieces and evidence.weight("price", str(value)) > 0 and "quantity" not in table.columns:
+            raise errors.InvalidRequest(
+                f"value: {value!r} of {table.name} may be the price of a line or of a piece, beside "
+                f"{pieces[0]!r}; name both with columns={{'value': {value!r}, 'quantity': {pieces[0]!r}}}, "
+                "or add up the prices with aggregate=True",
+                field="quantity",
+            )
+        table.say(f"{said}, whose lines are added up: each {value} is of another product")
+        return events, True
+    table.say(f"{said}; the {value} of each counts once")
+    kept = (
         "SELECT * FROM items QUALIFY conversion IS NULL OR row_number() OVER "
-        "(PARTITION BY conversion ORDER BY row) = 1 ORDER BY row",
+        "(PARTITION BY conversion ORDER BY row) = 1 ORDER BY row"
     )
-    table.say(
-        f"{display.counted(events.num_rows, 'rows')} of {display.counted(kept.num_rows, 'conversions')}; "
-        f"the {table.columns['value']} of each counts once"
-    )
-    return kept
+    return sql_results.read_arrow(table.connection, kept), False
 
 
 def warn_of_amounts(table: own_table.OwnTable) -> None:

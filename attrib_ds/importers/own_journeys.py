@@ -11,13 +11,13 @@ from itertools import chain, product
 from typing import Any, Final, NamedTuple
 
 import duckdb
+import ibis
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import scratch, sql_results
 from attrib_ds.attribution.paths.paths import doubts_of
-from attrib_ds.attribution.paths.project_tables import lazy
 from attrib_ds.display import counted, worth
 from attrib_ds.errors import InvalidRequest, warn
 from attrib_ds.importers import exports, own_checks, own_paths, own_sources, own_spend, own_table
@@ -131,7 +131,7 @@ def read_journeys(
         counts.
     InputWarning
         If no conversion has a user of any touchpoint, all are before the first
-        touchpoint, or users differ by case, leading zeros or a final .0 only.
+        touchpoint, or users differ by case, blanks, leading zeros or a final .0 only.
 
     Examples
     --------
@@ -171,6 +171,7 @@ def read_tables(
     tables: list[own_table.OwnTable],
 ) -> journey_tables.Journeys:
     """Read files as :func:`read_journeys` does, and add their tables to a list as they are opened."""
+    reading = _with_sheets(touchpoints, conversions, reading)
     (reference,) = journey_tables.references(asked.event_type).values()
     named, currency = reading.columns, journey_tables.checked_currency(asked.currency)
     asked, present_names = replace(asked, currency=currency), Aliases(asked.aliases)
@@ -197,6 +198,9 @@ def read_tables(
         connection, touchpoints, "touchpoints", formats, is_alone=conversions is None
     )
     tables.append(touch_table)
+    if single is not None and own is None and single.format is touch_table.format is None:
+        # A file may have a list of each.
+        conversions = touchpoints if single.header != touch_table.header else None
     if touch_table.format is not None and touch_table.format.reader == "read_matomo" and conversions is None:
         warn(touch_table.note)
         visits = exports.read_matomo(
@@ -238,7 +242,7 @@ def read_tables(
         warn(f"{table.name} has no conversions")
     else:
         _warn_of_conversions_without_users(table, events)
-        _warn_of_doubts(journeys, used)
+        _warn_of_doubts(connection, used)
     journeys = replace(journeys, columns=used, notes=(*notes, *journeys.notes), groups=groups)
     journeys = replace(with_spend(journeys), reading=reading_of(reading, tables))
     present_names.warn_of_unused()
@@ -258,21 +262,16 @@ def _read_both(
     formats = reading.formats("conversions")
     if isinstance(conversions, list | tuple):
         conversions = own_checks.together(connection, conversions, encoding=formats.encoding)
-    lists = own_table.is_json(touchpoints)
-    if not lists:
-        _check_same(touchpoints, conversions)
     if conversions is None:
         formats = reading.formats("touchpoints")
     table = single or own_table.OwnTable(
         connection, touchpoints if conversions is None else conversions, "conversions", formats
     )
     tables.append(table)
-    if lists and touch_table.header == table.header:
+    if touch_table.header == table.header:
         # Other lists of the same file are other rows.
         _check_same(touchpoints, conversions)
-    points, rejected = _read_touchpoints(
-        touch_table, table, reading.columns, touchpoints, conversions, reading
-    )
+    points, rejected = _read_touchpoints(touch_table, table, reading.columns, conversions)
     has_own, views = conversions is not None, "page" in touch_table.columns
     events, rejected_conversions = read_conversions(table, reading, asked, has_own=has_own, has_views=views)
     if reading.ignore_case:
@@ -352,16 +351,13 @@ def _read_touchpoints(
     table: own_table.OwnTable,
     of_conversions: own_table.OwnTable,
     named: Mapping[str, Named],
-    touchpoints: object,
     conversions: object,
-    reading: Reading,
 ) -> tuple[pa.Table, pd.DataFrame]:
     """Select the columns of both tables that tell people apart, and read the touchpoints."""
     if "node" not in named:
         table.split_pairs()
     of_touchpoints, of_others = _user_columns((table, of_conversions), named)
     _read_phones((table, of_conversions), (of_touchpoints[0], of_others[0]))
-    _check_sheets(touchpoints, conversions, reading.sheet, reading.conversion_sheet)
     if conversions is not None and not {"node", "value", "conversion"} & {*named}:
         own_checks.check_swapped(table, of_conversions)
     table.take_user(*of_touchpoints)
@@ -378,7 +374,8 @@ def _read_touchpoints(
     if views is None and "node" not in named:
         table.warn_of_unused()
     are_views = None if views is None else table.rows_of_kind(own_table.VIEWS)
-    points, rejected = table.read(where=are_views or "true")
+    bought = own_checks.purchases_in(table, named) if conversions is None and views is None else None
+    points, rejected = table.read(where=are_views or (f"({bought}) IS NOT TRUE" if bought else "true"))
     own_checks.warn_of_copies(table)
     own_checks.check_rounded_ids(table)
     return points, rejected
@@ -415,8 +412,10 @@ def _conversions_in(
             f"conversions: {table.name} has views of pages; pass the path of the page that tells "
             "of a conversion, such as conversion_page='/thank-you', or a table of conversions"
         )
+    if (bought := own_checks.purchases_in(table, named)) is not None:
+        return bought, True
     if has_views and not table.common("flag"):
-        return own_checks.conversions_among(table), True
+        raise own_checks.without_purchases(table)
     if table.format is None:
         table.columns["flag"] = flag = str(table.find("flag", named))
         return table.flag(flag), False
@@ -513,9 +512,11 @@ def _user_columns(
             (device, None) if user is None and not _shared(devices) else (user, device)
             for user, device in zip(_preferred(users), _preferred(devices), strict=True)
         ]
-    if not all(map(any, chosen)) or not _meeting(tables, [user or device for user, device in chosen]):
+    share = _meeting(tables, [user or device for user, device in chosen]) if all(map(any, chosen)) else 0
+    if share < _LEAST_SHARE:
         met = _people_by_values(tables)
-        chosen = [(column, None) for column in met] if met else chosen
+        is_better = met is not None and (not share or _meeting(tables, met) > share + _LEAST_SHARE)
+        chosen = [(column, None) for column in met or ()] if is_better else chosen
     # If one table has addresses and the other has nobody, the other one lacks them.
     for each in sorted(range(2), key=lambda each: bool(emails[each])):
         if not any(chosen[each]):
@@ -593,7 +594,8 @@ def _people_by_values(tables: tuple[own_table.OwnTable, own_table.OwnTable]) -> 
         if share >= _LEAST_SHARE:
             is_sure = first.holds("email") or first.holds("code")
             points = [max(0, evidence.weight("user", each.name)) for each in (first, second)]
-            if not (is_sure or any(points) or (first.holds("long") and second.holds("long"))):
+            is_alike = evidence.words_of(first.name) == evidence.words_of(second.name)
+            if not (is_sure or is_alike or any(points) or (first.holds("long") and second.holds("long"))):
                 # Small numbers meet by chance.
                 continue
             pairs.append((share + is_sure + sum(points) / 10, first.name, second.name))
@@ -678,20 +680,34 @@ def _check_same(touchpoints: object, conversions: object) -> None:
         )
 
 
-def _check_sheets(
-    touchpoints: object, conversions: object, sheet: str | None, conversion_sheet: str | None
-) -> None:
-    """Refuse one sheet as both tables, since each touchpoint would be a conversion."""
+def _with_sheets(touchpoints: object, conversions: object, reading: Reading) -> Reading:
+    """Return a reading with the sheets of one workbook that has both tables, and say them.
+
+    Raises
+    ------
+    InvalidRequest
+        If both are one sheet, since each touchpoint would be a conversion.
+    """
     books = [own_table.workbook_of(rows) for rows in (touchpoints, conversions)]
     if books[0] is None or books[0] != books[1]:
-        return
-    names = written_files.sheet_names(books[0], "touchpoints")
-    read = sheet if sheet is not None else names[0]
-    if len(names) > 1 and read == (conversion_sheet if conversion_sheet is not None else names[0]):
+        return reading
+    sheets = written_files.sheet_columns(books[0])
+    names = [*sheets]
+    if len(names) == 2 and reading.sheet is reading.conversion_sheet is None:
+        roles = ("conversion", "value")
+        bought = [sum(evidence.weight(r, c) > 0 for r in roles for c in sheets[name]) for name in names]
+        if bought[0] != bought[1]:
+            names.sort(key=lambda name: bought[[*sheets].index(name)])
+            warn(f"{books[0].name}: the touchpoints are the sheet {names[0]!r}, the conversions {names[1]!r}")
+            return replace(reading, sheet=names[0], conversion_sheet=names[1])
+    read = reading.sheet if reading.sheet is not None else names[0]
+    own = reading.conversion_sheet if reading.conversion_sheet is not None else names[0]
+    if len(names) > 1 and read == own:
         raise InvalidRequest(
             f"conversion_sheet: touchpoints and conversions are both the sheet {read!r} of "
             f"{books[0].name!r}; pass another one; sheets: {', '.join(names)}"
         )
+    return reading
 
 
 def _read_conversions(
@@ -715,12 +731,12 @@ def _read_conversions(
     identity = None
     if has_own_table or is_among or "conversion" in named or table.format is not None:
         identity = table.find("conversion", named, required=False)
-        identity = identity or next(iter(own_checks.numbered(table) if has_own_table else ()), None)
-        if has_own_table and identity is None and table.format is None:
-            identity = table.only_id()
         if has_own_table and identity is None:
             own_checks.say_repeating(table)
     value = table.find_value(named, has_own_table=has_own_table)
+    if has_own_table and identity is None and table.format is None:
+        table.columns |= {} if value is None else {"value": value}
+        identity = table.code_of_rows()
     if has_own_table and identity is not None and table.format is None and "conversion" not in named:
         identity = own_checks.shared_with_refunds(table, identity, value)
     table.take_word("conversion", identity)
@@ -735,7 +751,7 @@ def _read_conversions(
             own_checks.warn_of_amounts(table)
     quantity = table.find_quantity(named, value)
     unit = table.find_currency(named, value)
-    table.has_currency = currency is not None or unit is not None
+    table.know_currencies(unit, currency)
     if has_own_table and value is not None:
         table.find_minor_units(value, unit, currency)
     if value is not None and quantity is not None:
@@ -758,7 +774,7 @@ def _read_conversions(
     if "value" in events.column_names:
         events = own_checks.net_of_refunds(table, events, adds_up=aggregate)
     if has_own_table and table.format is None and not aggregate:
-        events = own_checks.leave_out_items(table, events)
+        events, aggregate = own_checks.once_each(table, events)
     own_checks.warn_of_negative(table, events)
     own_checks.warn_of_nothing(table, events)
     if aggregate:
@@ -1022,13 +1038,17 @@ def _warn_of_conversions_without_users(table: own_table.OwnTable, events: pa.Tab
         )
 
 
-def _warn_of_doubts(journeys: journey_tables.Journeys, columns: Mapping[str, Mapping[str, Named]]) -> None:
+def _warn_of_doubts(
+    connection: duckdb.DuckDBPyConnection, columns: Mapping[str, Mapping[str, Named]]
+) -> None:
     """Warn of conversions that are all before the touchpoints, and of users without any."""
-    known = pd.Series(dtype=object) if journeys.users is None else journeys.users.set_index("_id")["user_id"]
-    frames = ((journeys.events, "eventDate", "event_date"), (journeys.interactions, "startDate", "date"))
+    person = "SELECT regexp_replace(owner, '^[a-z]+ ', '') AS user_id"
     conversions, touchpoints = (
-        lazy(pd.DataFrame({"user_id": rows["userId"].map(known), name: rows[date].dt.tz_localize(None)}))
-        for rows, date, name in frames
+        ibis.memtable(sql_results.read_arrow(connection, f"{person}, {instants}"))
+        for instants in (
+            "source_id AS event_id, occurred AS event_date FROM user_conversions",
+            "visit_key AS event_id, started AS date FROM user_visits",
+        )
     )
     # Orders alone have no other table.
     used = " and ".join(repr(of_kind.get("user", of_kind.get("device"))) for of_kind in columns.values())

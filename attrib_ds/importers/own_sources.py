@@ -9,6 +9,7 @@ import duckdb
 from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.columns import folded
+from attrib_ds.importers.content import evidence
 from attrib_ds.importers.formats import known_formats
 from attrib_ds.importers.own_table import LEVEL_NAMES, OwnTable
 from attrib_ds.importers.reading import Reading
@@ -45,6 +46,7 @@ class OwnSource:
         self._known: list[str] = []
         self._take_words()
         self._take_addresses()
+        self._clicked = self._take_click()
         is_known = f"coalesce({', '.join(self._known) or 'NULL'}) IS NOT NULL"
         #: SQL for whether an order has a source, and the number of those that have one.
         self.is_known, self.count = is_known, table.scalar(f"count(*) FILTER ({is_known})")
@@ -97,6 +99,18 @@ class OwnSource:
             f"coalesce(lower({medium}) IN ('organic', 'referral', '(none)'), false)"
         )
 
+    def _take_click(self) -> str:
+        """Take what a click beside an order was on, such as a publisher; return SQL of its instant."""
+        times = [
+            name
+            for name, each in self.table.profile.items()
+            if evidence.weight("click", name) > 0 and (each.holds("instant") or each.holds("moment"))
+        ]
+        node = self.table.find_node({}, required=False) if times and not self.columns else []
+        for column in node[:1]:
+            self._take("source", column)
+        return self.table.moment(times[0]) if node else "CAST(NULL AS TIMESTAMP)"
+
     def _called(self, names: Iterable[str]) -> list[str]:
         """Return the columns with values and one of some names, in the order of the names."""
         wanted = {folded(name): place for place, name in enumerate(names)}
@@ -115,8 +129,9 @@ class OwnSource:
         columns = ", ".join(f"{sql} AS own_{field}" for field, sql in self.sql.items())
         named = ", ".join(f"own_{field} AS {field}" for field in self.sql)
         row, rows = sources.quoted(sources.ROW), self.table.source.relation
-        own = f"SELECT {row} AS own_row, {columns} FROM {rows} WHERE {self.is_known}"
-        orders = f"orders.* REPLACE ({occurred} AS date)"
+        columns = f"{row} AS own_row, {self._clicked} AS clicked, {columns}"
+        own = f"SELECT {columns} FROM {rows} WHERE {self.is_known}"
+        orders = f"orders.* REPLACE (coalesce(clicked, {occurred}) AS date)"
         return f"SELECT {orders}, {named} FROM orders JOIN ({own}) ON own_row = row ORDER BY row"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import combinations
@@ -135,8 +136,10 @@ def read_spend(
     if len(node) > 1:
         table.require_any(node)
     amount = _amount_of(table, named, node)
+    unit, code = table.find_currency(named, amount), journeys.checked_currency(currency)
+    table.know_currencies(unit, code)
     table.take_number("spend", amount, minimum=0)
-    table.take_currency(table.find_currency(named, amount), journeys.checked_currency(currency))
+    table.take_currency(unit, code)
     day = _day_of(table, node[-1])
     if day is not None:
         table.take_date([day])
@@ -269,13 +272,20 @@ def _amount_of(table: own_table.OwnTable, named: Mapping[str, Named], node: Sequ
     likely = [name for points, name in ranked if points > 0]
     if table.common("currency"):
         # Beside a currency, an amount in that of its name was converted.
-        likely = [name for name in likely if of_services.currency_at_end(name)[1] is None] or likely
+        likely = [name for name in likely if evidence.currency_at_end(name)[1] is None] or likely
     if not likely:
         others = {
             name for points, name in ranked if points == 0 and not own_table.NO_AMOUNT.match(name.lower())
         }
         decimals = [each.name for each in amounts if each.has_decimals and each.name in others]
-        likely = [name for name in decimals or others if len(decimals or others) == 1]
+        money = [name for name in others if evidence.currencies_in(name)]
+        likely = next(([*names] for names in (money, decimals, others) if len(names) == 1), [])
+    periods = [each.name for each in amounts if re.search(r"\d", each.name)]
+    if not likely and "spend" not in named and len(periods) == len(amounts) > 1:
+        # A column for each period.
+        listed = ", ".join(map(sources.quoted, periods))
+        table.replace_rows(f"UNPIVOT {table.source.relation} ON {listed} INTO NAME period VALUE spend")
+        return "spend"
     if "spend" in named or not likely:
         return str(table.find("spend", named))
     for other in likely[1:2]:

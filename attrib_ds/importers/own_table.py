@@ -18,7 +18,7 @@ from attrib_ds import display, errors, sql_results
 from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
 from attrib_ds.importers import formats as of_services
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded, names_of
-from attrib_ds.importers.content import amounts, evidence, files, minor_units
+from attrib_ds.importers.content import amounts, evidence, files, minor_units, rows
 from attrib_ds.importers.reading import Formats, in_reading
 from attrib_ds.records import (
     export_tables,
@@ -86,6 +86,8 @@ _WEAKLY: Final = 1
 _MOSTLY, _NEARLY_ALL = 0.9, 0.95
 #: Rows that show a rule, and columns that are compared.
 _LEAST_ROWS, _MOST_RIVALS = 4, 6
+#: Codes of orders have a digit and are short.
+_CODE: Final = re.compile(r"(?=.*\d)[^@]{1,24}")
 _MAX_SHOWN: Final = 40
 _MAX_NAMES: Final = 10
 _HEADER_ROWS: Final = 20
@@ -102,8 +104,8 @@ _TOTALS: Final = (
 #: Words in names of amounts that are parts of a unit of money.
 _UNITS: Final = (({"cents", "cent", "pence"}, 100), ({"micros", "micro"}, 1_000_000))
 #: Public files of paths write "conv" and "null".
-_YES: Final = ("1", "true", "yes", "t", "y", "1.0", "conv")
-_NO: Final = ("0", "false", "no", "f", "n", "0.0", "null", "none", "nan")
+_YES: Final = (*rows.YES, "conv")
+_NO: Final = (*rows.NO, "null", "none", "nan")
 
 
 #: Names of numbers that are not amounts of money.
@@ -163,7 +165,8 @@ class OwnTable:
         self.divided: dict[str, str] = {}
         #: SQL of the minor units of a unit of money, by columns of amounts in minor units.
         self._minor: dict[str, str] = {}
-        self.has_currency = False
+        #: Codes of the currencies that a column or the user tells of amounts.
+        self.currencies: set[str] = set()
         #: What columns tell of rows that count, by column.
         self.counted: dict[str, str] = {}
         #: Column of refunds that the values are less.
@@ -235,8 +238,8 @@ class OwnTable:
     @cached_property
     def mark(self) -> str | None:
         """The decimal mark of the table: one that its amounts show, or under which alone they add up."""
-        marks = {amounts.mark_of(texts) for texts in self._money.values()} - {None}
-        marks = marks or {mark for mark in ".," if self._totals(mark).parts}
+        shown = [written_values.numbers(self.connection, texts, ".")[1] for texts in self._money.values()]
+        marks = {*filter(None, shown)} or {mark for mark in ".," if self._totals(mark).parts}
         return marks.pop() if len(marks) == 1 else None
 
     @cached_property
@@ -253,14 +256,14 @@ class OwnTable:
 
     def _totals(self, mark: str) -> amounts.Totals:
         """Return how the amounts add up, if those that show no decimal mark have a given one."""
-        marks = {name: amounts.mark_of(texts) or mark for name, texts in self._money.items()}
+        numbers = {
+            name: written_values.numbers(self.connection, texts, mark)[0]
+            for name, texts in self._money.items()
+        }
         return amounts.totals(
-            {
-                name: [amounts.number_of(text, marks[name]) for text in each]
-                for name, each in self._money.items()
-            },
-            added=[name for name in marks if evidence.weight("value", name) < -_WEAKLY],
-            deducted=[name for name in marks if evidence.weight("deducted", name) < 0],
+            numbers,
+            added=[name for name in numbers if evidence.weight("value", name) < -_WEAKLY],
+            deducted=[name for name in numbers if evidence.weight("deducted", name) < 0],
         )
 
     def replace_rows(self, query: str) -> None:
@@ -362,7 +365,7 @@ class OwnTable:
                 if (weight := evidence.weight(role, each.name)) > 0
                 # Numbers of orders may begin with the day.
                 if each.may_be_id("email") or each.holds("float")
-                if weight > 5 or 2 * each.distinct >= each.filled or self._tells_date(each.name)
+                if weight > 5 or 2 * each.distinct >= each.filled
             }
             ids = dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])])
             return sorted(filter(self._may_be_conversion, ids), key=self._is_weak_id)
@@ -382,9 +385,7 @@ class OwnTable:
         fitting = {name for _, name in found}
         known = [name for name in named if name in fitting]
         weak = [
-            name
-            for name in known
-            if role == "value" and folded(of_services.currency_at_end(name)[0]) in _WEAK
+            name for name in known if role == "value" and folded(evidence.currency_at_end(name)[0]) in _WEAK
         ]
         strong = [name for name in known if name not in weak]
         looser = [name for points, name in found if points > (5 if weak else 0) and name not in known]
@@ -397,14 +398,23 @@ class OwnTable:
                 if points == 0
                 and evidence.weight("conversion", name) <= 0
                 and any(map(self.profile[name].holds, sure))
-            ]
-        if role == "value" and (total := self._total([*strong, *looser, *weak], is_named=bool(strong))):
+            ] or [name for _, name in found if evidence.weight("change", name) > 0]
+        total = self._total([*strong, *looser, *weak], is_named=bool(strong)) if role == "value" else None
+        if total is not None:
             strong = [total, *strong]
         if role == "date":
+            if self.argument == "conversions":
+                # A click comes before its conversion.
+                looser = [name for name in looser if evidence.weight("click", name) <= 0] or looser
             strong = sorted(strong, key=self._is_constant)
             looser = self._first_made(looser) if not strong else looser
-        elif role == "value" and not strong and len(looser) > 1 and not weak:
-            self.check_equal(role, looser)
+            strong, looser = self._closed_first(strong), self._closed_first(looser)
+        elif role == "value" and self.format is None and self.argument == "conversions":
+            looser = [name for name in looser if name not in self.totals.taxes] or looser
+            rivals = strong if total is None else []
+            rivals = rivals or ([] if weak or strong else looser)
+            if len(rivals) > 1:
+                self.check_equal(role, rivals)
         return list(dict.fromkeys([*strong, *looser, *weak, *named]))
 
     def _total(self, named: Sequence[str], *, is_named: bool) -> str | None:
@@ -441,7 +451,7 @@ class OwnTable:
         best = [name for name, each in zip(columns, points, strict=True) if each > 5 or points[0] < 6]
         held = [self.profile[name] for name in best if not self._is_constant(name)][:_MOST_RIVALS]
         held = [each for each in held if each.filled >= _MOSTLY * max(each.filled for each in held)]
-        at = {each.name: self._moment(each.name) for each in held}
+        at = {each.name: self.moment(each.name) for each in held}
         days = {name for name, moment in at.items() if self._are_days(moment)}
         # Dates of persons repeat with them.
         most = max((each.distinct for each in held), default=0)
@@ -463,24 +473,25 @@ class OwnTable:
         first.sort(key=lambda name: name in days)
         return [*first[:1], *(name for name in columns if name != first[0])]
 
+    def _closed_first(self, columns: Sequence[str]) -> list[str]:
+        """Return columns of instants, of deals the one of their end first."""
+        closed = [name for name in columns if evidence.weight("closed", name) > 0]
+        has_choice = self.argument == "conversions" and self.format is None and len(columns) > 1 and closed
+        if not has_choice or not rows.Rows(self.connection, self.source, ()).has_deals():
+            return list(columns)
+        return sorted(columns, key=lambda name: name not in closed)
+
+    def instant_of_changes(self) -> str:
+        """Return SQL of the instant if its column has those of changes; empty if not."""
+        is_change = any(evidence.weight("change", name) > 0 for name in names_of(self.columns["date"]))
+        return self._select["date"] if is_change else ""
+
     def _is_before(self, first: str, second: str, *, by_day: bool) -> bool:
         """Return whether an instant, or its day, is at most another one in nearly every row of several."""
         if by_day:
             first, second = (f"date_trunc('day', {each})" for each in (first, second))
         is_before = f"avg(CAST({first} <= {second} AS INT)) >= {_NEARLY_ALL} AND count({first} <= {second})"
         return bool(self.scalar(f"coalesce({is_before} >= {_LEAST_ROWS}, false)"))
-
-    def _tells_date(self, column: str) -> bool:
-        """Return whether a code is that of orders: each has one date, and most dates have one code."""
-        if folded(column) != "code" or not (dates := self.common("date")):
-            return False
-        word, day = self.source.word(column), self.source.word(dates[0])
-        pairs, ids, days = (
-            f"count(DISTINCT ({word}, {day}))",
-            f"count(DISTINCT {word})",
-            f"count(DISTINCT {day})",
-        )
-        return bool(self.scalar(f"{pairs} = {ids} AND {days} > 2 AND {days} >= {_MOSTLY} * {ids}"))
 
     def _may_be_conversion(self, column: str) -> bool:
         """Return whether a column may have ids of conversions; names that repeat are none."""
@@ -503,12 +514,12 @@ class OwnTable:
         words = [self.source.word(name) for name in (first, second)]
         if role == "date":
             # The same instants in two ways of writing, or without their times of day.
-            apart = " - ".join(f"epoch({self._moment(name)})" for name in (first, second))
+            apart = " - ".join(f"epoch({self.moment(name)})" for name in (first, second))
             if self.scalar(f"coalesce(max(abs({apart})) < {_TWO_DAYS}, false)") and any(
-                self._are_days(self._moment(name)) for name in (first, second)
+                self._are_days(self.moment(name)) for name in (first, second)
             ):
                 return
-            words = [f"date_trunc('second', {self._moment(name)})" for name in (first, second)]
+            words = [f"date_trunc('second', {self.moment(name)})" for name in (first, second)]
         else:
             words = [f"coalesce(CAST(TRY_CAST({word} AS DOUBLE) AS VARCHAR), {word})" for word in words]
         is_own = role == "date" and self.argument == "conversions"
@@ -603,7 +614,7 @@ class OwnTable:
     def _campaigns_of(self, channel: str) -> list[str]:
         """Return the column of campaigns beside one of marketing channels, if no other levels are there."""
         others = [*self.with_names(LEVEL_NAMES["source"]), *self.with_names(LEVEL_NAMES["medium"])]
-        if folded(channel) != "marketingchannel" or any(map(self.is_filled, others)):
+        if evidence.weight("node", channel) <= 0 or any(map(self.is_filled, others)):
             return []
         return list(filter(self.is_filled, self.with_names(LEVEL_NAMES["campaign"])))[:1]
 
@@ -631,12 +642,19 @@ class OwnTable:
         if not any(by_name.values()):
             # Such as the answers to how someone heard of a shop, or names of links and codes.
             points = {
-                each.name: (evidence.weight("question", each.name), evidence.weight("link", each.name))
+                each.name: [evidence.weight(role, each.name) for role in ("question", "link", "placement")]
                 for each in columns
                 if not each.holds("amount")
             }
             best = max(points, key=lambda name: points[name], default=None)
             return [best] if best is not None and any(points[best]) else []
+        for level in levels[:2]:
+            # Such as a medium under a name that is not known.
+            by_name[level] = by_name[level] or [
+                each.name
+                for each in columns
+                if each.shares[level] > _HALF and each.name not in by_name["campaign"]
+            ]
         if by_name["source"] and by_name["campaign"] and not by_name["medium"]:
             # A word between a source and a campaign is the level between them.
             at = sorted(self.source.columns.index(by_name[level][0]) for level in ("source", "campaign"))
@@ -644,14 +662,20 @@ class OwnTable:
             by_name["medium"] = [
                 name for name in inside if len(inside) == 1 and _may_be_campaign(self.profile[name])
             ]
-        for level in levels[:2] if any(by_name.values()) else ():
-            # Such as a medium under a name that is not known.
-            by_name[level] = by_name[level] or [each.name for each in columns if each.holds(level)]
         found: list[str] = []
         for level in levels:
             for name in [name for name in by_name[level] if name not in found][:1]:
                 found.append(name)
                 self._levels[name] = level
+        if [self._levels[name] for name in found] == ["source"]:
+            # Networks without campaigns have publishers and their placements.
+            found += [
+                each.name
+                for each in columns
+                if each.name not in found
+                and evidence.weight("placement", each.name) > 0
+                and not each.holds("amount")
+            ]
         return found
 
     def used(self) -> set[str]:
@@ -662,8 +686,7 @@ class OwnTable:
         """Make two columns of one with a source and a medium, such as ``google / cpc``, beside a campaign."""
         pairs = [each.name for each in self.profile.values() if each.holds("pair")]
         parts = [*self.with_names(LEVEL_NAMES["source"]), *self.with_names(LEVEL_NAMES["medium"])]
-        has_campaign = any(evidence.names_level("campaign", name) for name in self.source.columns)
-        if len(pairs) != 1 or parts or not has_campaign or self.format is not None:
+        if len(pairs) != 1 or parts or self.common("node") == pairs or self.format is not None:
             return
         word = self.source.word(pairs[0])
         halves = f"split_part({word}, ' / ', 1) AS source, split_part({word}, ' / ', 2) AS medium"
@@ -812,26 +835,30 @@ class OwnTable:
         """
         if "quantity" in named:
             return self.find("quantity", named)
-        if amount is None or "value" in named or folded(amount) not in _UNIT_PRICES:
+        is_of_piece = folded(amount or "") in _UNIT_PRICES or evidence.weight("unit", amount or "-") > 0
+        if amount is None or "value" in named or not is_of_piece:
             return None
         return self.find("quantity", named, required=False)
 
-    def only_id(self) -> str | None:
-        """Return the only column without a role of unlike values, in a table of unknown names."""
-        if any(self.with_names(COMMON_NAMES[role]) for role in ("user", "email", "date", "value")):
-            return None
-        used = self.used()
+    def code_of_rows(self) -> str | None:
+        """Return the first column of codes that tell all rows apart, or all their instants."""
+        used, at = self.used(), self._select["date"]
         found = [
             each.name
             for each in self.profile.values()
             if each.name not in used
-            and each.distinct == each.filled
-            and each.filled == min(self.source.rows, each.rows)
-            and each.may_be_id("email", "count", "moment", "flag")
+            and each.filled == each.rows > 1
+            and each.may_be_id("email", "phone", "count", "moment", "flag")
+            and all(evidence.weight(role, each.name) <= 0 for role in ("user", "quantity"))
+            and all(_CODE.fullmatch(value) for value in each.values if value)
         ]
-        word = self.source.word(found[0]) if len(found) == 1 else "NULL"
-        is_unique = len(found) == 1 and self.scalar(f"count(DISTINCT {word}) = count(*)")
-        return found[0] if is_unique and self.source.rows > 1 else None
+        for name in found[:_MOST_RIVALS]:
+            word = self.source.word(name)
+            codes, pairs, instants = (f"count(DISTINCT {each})" for each in (word, f"({word}, {at})", at))
+            tells = f"{codes} = {pairs} AND {instants} > 2 AND {instants} >= {_MOSTLY} * {codes}"
+            if self.scalar(f"count({word}) = count(*) AND ({codes} = count(*) OR {tells})"):
+                return name
+        return None
 
     def find_value(self, named: Mapping[str, Named], *, has_own_table: bool) -> str | None:
         """Return the column of the amounts: by its name, or as the only one with decimals.
@@ -849,6 +876,7 @@ class OwnTable:
             for name in self._money
             if self.profile[name].has_decimals
             and evidence.weight("value", name) == 0
+            and name not in self.totals.taxes
             and not self.profile[name].holds("float")
             and not NO_AMOUNT.match(name.casefold())
         ]
@@ -862,7 +890,7 @@ class OwnTable:
             return self.find("currency", named)
         common = self.common("currency")
         endings = ("currency", "currencycode")
-        if amount is not None and of_services.currency_at_end(amount)[1] is not None:
+        if amount is not None and len(evidence.currencies_in(amount)) == 1:
             return None
         others = [
             name for name in self.source.columns if folded(name).endswith(endings) and name not in common
@@ -901,12 +929,12 @@ class OwnTable:
             return [self._checked("date", column, called) for column in columns]
         times = list(filter(self.is_filled, self.common("time")))
         clocks = [column for column in times if self._is_mostly(column, self._clock(column))]
-        moments = [column for column in times if self._is_mostly(column, self._moment(column))]
+        moments = [column for column in times if self._is_mostly(column, self.moment(column))]
         day = self.best([column for column in self.common("date") if column not in clocks] or moments)
         if day is None:
             column = self.find("date", named, required=required, called=called)
             return [] if column is None else [column]
-        if not self._are_days(self._moment(day)):
+        if not self._are_days(self.moment(day)):
             return [day]
         if clocks:
             return [day, clocks[0]]
@@ -922,13 +950,13 @@ class OwnTable:
         """Return whether a column clearly has instants, none of them before those of a column of days."""
         return (
             evidence.weight("date", column) >= _CLEAR
-            and not self._are_days(self._moment(column))
-            and self._is_before(self._moment(day), self._moment(column), by_day=True)
+            and not self._are_days(self.moment(column))
+            and self._is_before(self.moment(day), self.moment(column), by_day=True)
         )
 
     def _are_same_days(self, column: str, day: str) -> bool:
         """Return whether instants are of the days of another column, in any time zone, in most rows."""
-        apart = f"epoch({self._moment(column)}) - epoch({self._moment(day)})"
+        apart = f"epoch({self.moment(column)}) - epoch({self.moment(day)})"
         return bool(
             self.scalar(f"coalesce(avg(CAST(abs({apart}) < {_TWO_DAYS} AS INTEGER)) > {_HALF}, false)")
         )
@@ -981,7 +1009,7 @@ class OwnTable:
 
     # -- reading cells
 
-    def _moment(self, column: str) -> str:
+    def moment(self, column: str) -> str:
         """Return SQL for a column as an instant; the default offset is UTC, the default time midnight."""
         typed = self.source.instant(column)
         if self.source.types[column] in {"DATE", "BOOLEAN"} or self.source.types[column].startswith(
@@ -1035,7 +1063,7 @@ class OwnTable:
 
     def share_of_instants(self, column: str, *, beside: str) -> float:
         """Return the share of instants and days in a column, of the rows with a value in another one."""
-        share = f"avg(CAST(({self._moment(column)}) IS NOT NULL AS INTEGER))"
+        share = f"avg(CAST(({self.moment(column)}) IS NOT NULL AS INTEGER))"
         return float(self.scalar(f"coalesce({share} FILTER ({self.source.word(beside)} IS NOT NULL), 1)"))
 
     def _clock(self, column: str) -> str:
@@ -1077,24 +1105,18 @@ class OwnTable:
         sql = f"TRY_CAST({word} AS DOUBLE)"
         if self.source.types[column] == "VARCHAR":
             if column not in self._amounts:
-                amounts_by = partial(
-                    written_values.amounts,
+                read = written_values.amounts(
                     self.connection,
                     self.source.relation,
                     word,
+                    decimal=self.formats.decimal,
                     place=f"the column {column!r} of {self.name}",
                     field=role,
                     is_count=is_count,
-                    has_currency=self.has_currency,
-                )
-                try:
-                    read = amounts_by(decimal=self.formats.decimal)
-                except errors.InvalidRequest:
-                    texts = filter(None, self.profile[column].values)
-                    if self.mark is None or any(map(amounts.shown_mark, texts)):
-                        raise
+                    currencies=evidence.currencies_in(column) or self.currencies,
                     # What the other columns show holds for the whole file.
-                    read = amounts_by(decimal=self.mark)
+                    otherwise=lambda: self.mark,
+                )
                 self._amounts[column] = replace(read, sql=self._stored(read.sql, "DOUBLE"))
             sql = self._amounts[column].sql
         divisor = next((by for words, by in _UNITS if words & {*evidence.words_of(column)}), None)
@@ -1278,15 +1300,36 @@ class OwnTable:
         self._select["conversions"] = f"CASE WHEN {self.flag(column)} THEN 1.0 ELSE 0.0 END"
         self._select["nulls"] = f"1.0 - {self._select['conversions']}"
 
+    def know_currencies(self, column: str | None, code: str | None) -> None:
+        """Let amounts be in the currencies of a column, or of a code where it has none."""
+        words = [] if column is None else self.scalar(f"list(DISTINCT {self.source.word(column)})") or []
+        self.currencies = {code for code in [*map(code_of, filter(None, words)), code] if code is not None}
+
     def take_currency(self, column: str | None, code: str | None) -> None:
-        """Select a column of currencies, required beside spend unless a code stands for missing ones."""
+        """Select a column of currencies, required beside spend unless a code stands for missing ones.
+
+        Raises
+        ------
+        InvalidRequest
+            If the name of the column of amounts has two currencies, and nothing tells which it is.
+        """
         if column is None:
             amount = self.columns.get("value", self.columns.get("spend"))
             own, default = None, code and sources.literal(code)
             if isinstance(amount, str):
                 own = self._amounts[amount].currency if amount in self._amounts else None
-                of_name = of_services.currency_at_end(amount)[1]
-                default = sources.literal(of_name) if of_name else default
+                if own is None and code is None and self._is_american(amount):
+                    self.say("amounts in $ are read as USD, as dates begin with the month")
+                    default = "'USD'"
+                of_name = evidence.currencies_in(amount)
+                if len(of_name) > 1 and not own and not code:
+                    either = " or ".join(f"currency={each!r}" for each in of_name)
+                    raise errors.InvalidRequest(
+                        f"{self.argument}: the column {amount!r} of {self.name} names two currencies; say "
+                        f"with {either} which its amounts are in",
+                        field="currency",
+                    )
+                default = sources.literal(of_name[0]) if len(of_name) == 1 else default
             if own or default:
                 self._select["currency"] = f"coalesce({own or 'NULL'}, {default or 'NULL'})"
             return
@@ -1305,6 +1348,12 @@ class OwnTable:
             self._reject(is_unknown, column, f"is not {NO_SIGN}")
             if code is None and "spend" in self._select:
                 self._reject(f"{word} IS NULL AND {amount} IS NOT NULL", column, "is missing")
+
+    def _is_american(self, amount: str) -> bool:
+        """Return whether amounts have the sign $, and dates begin with the month."""
+        has_sign = f"coalesce(bool_and(starts_with(ltrim({self.source.word(amount)}, '(-+'), '$')), false)"
+        orders = {each.order for each in self._instants.values()} - {None}
+        return orders == {"mdy"} and bool(self.scalar(has_sign))
 
     def take_number(
         self,
@@ -1424,7 +1473,7 @@ class OwnTable:
     def take_date(self, columns: Sequence[str]) -> None:
         """Select the instants: those of a column, or of one with days and one with times of day."""
         day, *clocks = columns
-        at = self._moment(day)
+        at = self.moment(day)
         said = self._instants[day].advice if day in self._instants else "''"
         form = f"coalesce(nullif({said}, ''), {sources.literal(_AS_TEXT)})"
         self._reject(f"{at} IS NULL", day, "is not a date", form)
@@ -1640,11 +1689,6 @@ def is_same(first: object, second: object) -> bool:
     if isinstance(first, pd.DataFrame) and isinstance(second, pd.DataFrame):
         return first.equals(second)
     return first is second
-
-
-def is_json(rows: object) -> bool:
-    """Return whether rows are the path of JSON, which may have several lists of them."""
-    return isinstance(rows, str | Path) and ".json" in Path(rows).name.casefold()
 
 
 def workbook_of(rows: object) -> Path | None:

@@ -84,10 +84,11 @@ class Reading:
         values. By default users are in a column that both tables have, if there is one, and devices are used
         too. Several columns for ``node`` make a tree: those of a source, medium, campaign, ad group, ad or
         keyword as in exports, others as the levels channel, campaign, adset, ad and keyword, in the order
-        given. By default a column of nodes or channels, else the columns of source, medium and campaign. A
-        day and a time of day in two columns are one instant (``{"date": ["day", "clock"]}``). Times without
-        an offset are UTC. Unit prices (``price``, ``unit_price``) are multiplied by a column of quantities;
-        if you name ``value``, only if you also name ``quantity``.
+        given. By default a column of nodes or channels, and one of campaigns beside it, else the columns of
+        source, medium and campaign, or of a network, its publishers and their placements. A day and a time of
+        day in two columns are one instant (``{"date": ["day", "clock"]}``). Times without an offset are UTC.
+        Unit prices (``price``, ``unit_price``) are multiplied by a column of quantities; if you name
+        ``value``, only if you also name ``quantity``.
     dayfirst : bool or mapping of str to bool, optional
         Whether dates such as 03/04/2025 begin with the day (true) or the month (false), for all files or by
         file (``"touchpoints"``, ``"conversions"``, ``"spend"``). By default, a date with only one reading
@@ -104,7 +105,8 @@ class Reading:
     aggregate : bool, default False
         Whether to add up the rows of a conversion, such as the lines of an order: the sum of their values at
         the earliest date. Rows of several users or in several currencies are refused. If one row of a
-        conversion cannot be read, all of them are rejected.
+        conversion cannot be read, all of them are rejected. By default lines of one instant with different
+        products and amounts are added up; other rows of one id are refused.
     ignore_case : bool, default True
         Whether names of nodes that differ by case only, such as Google and google, are one, with the most
         frequent spelling.

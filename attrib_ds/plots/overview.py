@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -223,7 +223,7 @@ class Overview:
                 raise InvalidRequest(
                     "days: needs paths with dates; pass the paths that were attributed as paths="
                 )
-        span = ""
+        names, span = _names(rows := rows.assign(key=rows["node_id"].fillna(""))), ""
         paths = whole = None if paths is None else paths.computed()
         if paths is not None and paths.has_dates:
             if len(rows):
@@ -236,12 +236,21 @@ class Overview:
         chosen, reason = _leading(shares.reindex(columns=models), lead)
         currencies = currencies_of(rows)
         measures, numbers = _numbers(rows, currencies, valued=has_value(rows))
+        roles = pd.DataFrame() if paths is None else paths.roles().set_index("node_id")
+        period = None if whole is None else period_of(whole, chosen, currencies[0], days)
+        # Rolled-up credits have other nodes than their paths.
+        fits = {*roles.index} <= names.keys()
+        roles = roles if fits else roles.iloc[:0]
         of_lead = numbers[numbers.index.get_level_values("model") == chosen].droplevel("model")
+        if period is not None:
+            by_node = period.by_node[period.by_node.index.isin([*names] if fits else [])]
+            period = replace(period, by_node=by_node)
+            # Nodes that have credit in the period before only are what changed most.
+            keys = of_lead.index.union(by_node.index).rename("key")
+            of_lead = of_lead.reindex(keys).fillna({"Conversions": 0.0})
         order = of_lead.assign(last=of_lead.index == "", Conversions=of_lead["Conversions"].round(9))
         order = order.sort_values(["last", "Conversions", "key"], ascending=[True, False, True])
-        names = _names(rows)
         index = pd.MultiIndex.from_product([models, order.index], names=_KEYS)
-        roles = pd.DataFrame() if paths is None else paths.roles().set_index("node_id")
         overview = cls(
             models=models,
             lead=chosen,
@@ -254,7 +263,7 @@ class Overview:
             currency=currencies[0] or "",
             has_value=has_value(rows),
             roles=roles,
-            period=None if whole is None else period_of(whole, chosen, currencies[0], days),
+            period=period,
             paths=pd.DataFrame() if paths is None else _frequent(paths, top=12),
             lags=pd.DataFrame() if paths is None or not paths.has_dates else _by_lag(paths.lags()),
         )
@@ -304,10 +313,11 @@ def has_value(credits: pd.DataFrame) -> bool:
 
 
 def currencies_of(credits: pd.DataFrame) -> list[str | None]:
-    """Return the currencies, that of most conversions first; None alone if there is none."""
+    """Return the currencies, that of most conversions first; None last if there are values without one."""
     counts = credits.groupby("currency")["conversions"].sum().rename("size").reset_index()
     ordered = counts.sort_values(["size", "currency"], ascending=[False, True])["currency"].tolist()
-    return ordered or [None]
+    has_unknown = bool((credits["currency"].isna() & credits["value"].notna()).any())
+    return [*ordered, None] if has_unknown or not ordered else ordered
 
 
 def _leading(shares: pd.DataFrame, lead: str | None) -> tuple[str, str]:
@@ -339,13 +349,8 @@ def _numbers(
         (Measure("Conversions", decimals=1), conversions),
         (Measure("Share", "%", 1), 100 * conversions / whole.where(whole != 0, 1.0)),
     ]
-    parts = [
-        (
-            "" if currency is None else currency,
-            rows if currency is None else rows[rows["currency"] == currency],
-        )
-        for currency in currencies
-    ]
+    unknown = "in no currency" if len(currencies) > 1 else ""
+    parts = [(unit or unknown, rows[rows["currency"].fillna("") == (unit or "")]) for unit in currencies]
 
     def sums(column: str) -> list[tuple[str, pd.Series[Any]]]:
         summed = [(unit, part.groupby(_KEYS)[column].sum(min_count=1)) for unit, part in parts]
@@ -565,8 +570,8 @@ def _disagreement(overview: Overview) -> str:
     if opens == closes:
         favoured = "the visits between"
     return (
-        f"{sentence}. It opens {number(opens)} journeys and closes {number(closes)}, so models that favour "
-        f"{favoured} favour it: test it before you move its budget."
+        f"{sentence}. It opens {counted(opens, 'journeys')} and closes {number(closes)}, so models that "
+        f"favour {favoured} favour it: test it before you move its budget."
     )
 
 

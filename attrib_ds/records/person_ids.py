@@ -46,7 +46,7 @@ _TEMPLATE: Final = (
     r"([{]{2}|[#$%][{]|(%7b){2})[^{}]*(}|%7d)+|%{1,2}[a-z_.: -]+%{1,2}|[{\[][a-z]+([_.][a-z]+)+[}\]]|<%.*%>"
 )
 #: What may stand around an id: quotes, and spaces that engines do not trim.
-_AROUND: Final = "[\t\u00a0\u200b\u200c\u200d\u2060\ufeff\"' ]*"
+_AROUND: Final = "[\t\u00a0\u2002\u2003\u2009\u202f\u3000\u200b\u200c\u200d\u2060\ufeff\"' ]*"
 
 
 def _any_of(words: Iterable[str]) -> str:

@@ -291,6 +291,14 @@ def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str, i
     return names, delimiter, above
 
 
+def lines_above(path: Path, argument: str, encoding: str | None) -> list[str]:
+    """Return the lines of words above the header."""
+    encoding = encoding or marked_encoding(path) or _UTF_8
+    *_, above = _header(path, argument, encoding)
+    with _open_text(path, encoding) as file:
+        return [line.strip(' \t\r\n\ufeff",;') for line in islice(file, above) if re.search(r"\w \w", line)]
+
+
 def _unnamed(
     path: Path, encoding: str, names: Sequence[str], delimiter: str, above: int
 ) -> tuple[list[str], list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -52,8 +53,8 @@ _WAYS: Final = (
     ("ymdhisfpo", rf"^(\d{{4}})(?:[-/.]|年|년)\s?(\d{{1,2}})(?:[-/.]|月|월)\s?(\d{{1,2}})[.日일]?{_CLOCK}"),
     (
         "ymdhisfo",
-        r"^(20\d{2})(0[1-9]|1[0-2])([0-2]\d|3[01])(?:[T ]?(\d{2})(?:(\d{2})(?:(\d{2})(?:[.,](\d+))?)?)?)?"
-        rf"{_OFFSET}$",
+        r"^(20\d{2})(0[1-9]|1[0-2])([0-2]\d|3[01])(?:[T ]?(\d{2})(?:(\d{2})(?:(\d{2})(?:[.,](\d+))?)?)?"
+        rf"{_OFFSET})?$",
     ),
     (
         "dwyhisfpo",
@@ -65,8 +66,8 @@ _WAYS: Final = (
     ("wdhisoy", r"^\pL{3} (\pL{3}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2}) ([A-Z]{3,4}) (\d{4})$"),
 )
 #: Dates in which the order of day, month and year is not clear.
-_LOCAL: Final = rf"^(\d{{1,2}})[./-](\d{{1,2}})[./-](\d{{4}}|\d{{2}}){_CLOCK}"
-_IS_LOCAL: Final = r"^\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})(\D|$)"
+_LOCAL: Final = rf"^(\d{{1,2}})(?:\. ?|[/-])(\d{{1,2}})(?:\. ?|[/-])(\d{{4}}|\d{{2}}){_CLOCK}"
+_IS_LOCAL: Final = r"^\d{1,2}(\. ?|[/-])\d{1,2}(\. ?|[/-])(\d{4}|\d{2})(\D|$)"
 #: Numbers that stand for instants of the years 2000 to 2100: SQL of microseconds, the first and the last.
 _COUNTS: Final = (
     ("round({} * 1e6)", 946_684_800, 4_102_444_800),
@@ -278,7 +279,7 @@ def _order(
     number = "CAST(part.{0} AS INTEGER)".format
     rows = f"(SELECT word, {parts} AS part FROM {values} WHERE regexp_matches(word, {literal(_LOCAL)}))"
     dmy, mdy = f"{number('a')} <= 31 AND {number('b')} <= 12", f"{number('b')} <= 31 AND {number('a')} <= 12"
-    dots = r"regexp_matches(word, '^\d+\.\d+\.')"
+    dots = r"regexp_matches(word, '^\d+\. ?\d+\.')"
     # A year that is still to come is none.
     next_year = datetime.now(UTC).year % 100 + 1
     day, month, other, is_dotted, are_same, may_begin_with_year = connection.execute(
@@ -422,6 +423,9 @@ _HAS_POINT: Final = (
 )
 #: Numbers of a thousand or more, or with three decimals.
 _HAS_EITHER: Final = r"^[+-]?[1-9]\d{0,2}[.,]\d{3}$"
+#: Those that end with a zero, and numbers without a mark.
+_HAS_ZERO: Final = r"^[+-]?[1-9]\d{0,2}[.,]\d\d0$"
+_IS_WHOLE: Final = r"^[+-]?[1-9]\d*$"
 
 
 def decimal_mark(
@@ -433,6 +437,7 @@ def decimal_mark(
     place: str,
     field: str,
     is_count: bool = False,
+    otherwise: Callable[[], str | None] = lambda: None,
 ) -> tuple[str, str | None]:
     """Return the decimal mark of a column of text, and the number that shows it, which decides for all.
 
@@ -450,6 +455,8 @@ def decimal_mark(
         Name of the argument in messages.
     is_count : bool, default False
         Whether the numbers are counts, in which a comma followed by three digits separates thousands.
+    otherwise : callable, optional
+        Returns the mark if none of the numbers is clear, such as that of other columns.
 
     Raises
     ------
@@ -461,11 +468,11 @@ def decimal_mark(
             raise InvalidRequest.value("decimal", decimal, "'.' or ','")
         return decimal, None
     number = _joined(word)
-    comma, point, separated, either = connection.execute(
+    comma, point, separated, either, rounded, whole = connection.execute(
         "SELECT "
         + ", ".join(
             f"min({word}) FILTER (regexp_matches({number}, '{pattern}'))"
-            for pattern in (_HAS_COMMA, _HAS_POINT, _THOUSANDS, _HAS_EITHER)
+            for pattern in (_HAS_COMMA, _HAS_POINT, _THOUSANDS, _HAS_EITHER, _HAS_ZERO, _IS_WHOLE)
         )
         + f" FROM {relation}"
     ).fetchall()[0]
@@ -476,6 +483,11 @@ def decimal_mark(
         )
     if comma is None and point is None and is_count and separated is not None:
         return ".", separated
+    if comma is None and point is None and rounded is not None and whole is not None:
+        # With three decimals, 300 would be 300.000, or 1.200 would be 1.2.
+        return ("." if "," in rounded else ","), rounded
+    if comma is None and point is None and either is not None and (other := otherwise()) is not None:
+        return other, None
     if comma is None and point is None and either is not None:
         raise InvalidRequest(
             f"{field}: in {place}, {either!r} may be in thousands or have three decimals; pass decimal='.' "
@@ -492,7 +504,8 @@ _MARKS: Final = (
         "$": None, "¥": None, "￥": None, "kr": None, "us$": "USD", "$us": "USD", "ca$": "CAD", "c$": "CAD",
         "au$": "AUD", "a$": "AUD", "nz$": "NZD", "hk$": "HKD", "r$": "BRL", "mx$": "MXN", "円": "JPY",
         "元": "CNY", "rmb": "CNY", "₽": "RUB", "руб": "RUB", "ft": "HUF", "lei": "RON", "tl": "TRY",
-        "sfr": "CHF", "fr": "CHF", "₩": "KRW", "원": "KRW",
+        "sfr": "CHF", "fr": "CHF", "₩": "KRW", "원": "KRW", "грн": "UAH", "rp": "IDR", "rm": "MYR",
+        "đ": "VND", "vnđ": "VND", "лв": "BGN", "₱": "PHP", "₸": "KZT", "₾": "GEL", "₡": "CRC", "₲": "PYG",
     }
 )  # fmt: skip
 #: Currencies without a smaller unit, whose separators are of thousands.
@@ -552,7 +565,8 @@ def amounts(
     place: str,
     field: str,
     is_count: bool = False,
-    has_currency: bool = False,
+    currencies: Collection[str] = (),
+    otherwise: Callable[[], str | None] = lambda: None,
 ) -> Amounts:
     """Return how the texts of a column are read as amounts, with the signs or codes of their currencies.
 
@@ -560,10 +574,10 @@ def amounts(
 
     Parameters
     ----------
-    connection, relation, word, decimal, place, field, is_count
+    connection, relation, word, decimal, place, field, is_count, otherwise
         As for :func:`decimal_mark`.
-    has_currency : bool, default False
-        Whether something else tells the currency of amounts that stand without a sign or code.
+    currencies : collection of str, optional
+        Codes of the currencies that something else tells of amounts that stand without a sign or code.
 
     Raises
     ------
@@ -585,7 +599,7 @@ def amounts(
     ).fetchall()[0]
     known = {each: _MARKS[each] for each in sorted(marks or []) if each in _MARKS}
     codes = sorted({code or each for each, code in known.items()})
-    if known and not has_currency and (len(codes) > 1 and (bare is not None or None in known.values())):
+    if known and not currencies and (len(codes) > 1 and (bare is not None or None in known.values())):
         raise InvalidRequest(
             f"{field}: {place} has amounts in two currencies, {' and '.join(codes)}, and others that "
             f"do not say theirs, "
@@ -593,7 +607,7 @@ def amounts(
             f"column of its own",
             field=field,
         )
-    if known and bare is not None and not has_currency and codes != ["$"]:
+    if known and bare is not None and not currencies and codes != ["$"]:
         raise InvalidRequest(
             f"{field}: {place} may have amounts in two currencies: {example!r} has one, and {bare!r} "
             f"has none; "
@@ -612,13 +626,54 @@ def amounts(
     else:
         word_of_number = word
     signed = _signed(connection, relation, word_of_number)
-    if decimal is None and known and {*known.values()} <= WHOLE:
+    units = {*known.values()} or {*currencies}
+    if decimal is None and units and units <= WHOLE and not _has_decimals(connection, relation, signed):
         return Amounts(f"TRY_CAST(regexp_replace({_joined(signed)}, '[.,]', '', 'g') AS DOUBLE)", currency)
     written, proof = decimal_mark(
-        connection, relation, signed, decimal=decimal, place=place, field=field, is_count=is_count
+        connection,
+        relation,
+        signed,
+        decimal=decimal,
+        place=place,
+        field=field,
+        is_count=is_count,
+        otherwise=otherwise,
     )
     sql = f"TRY_CAST({plain(signed, written)} AS DOUBLE)"
     return Amounts(sql, currency, None if proof is None else written, proof)
+
+
+def numbers(
+    connection: duckdb.DuckDBPyConnection, texts: Sequence[str | None], mark: str
+) -> tuple[np.ndarray, str | None]:
+    """Return amounts as numbers, NaN of other texts, and the decimal mark that they show, if any.
+
+    Those that show none are read with a given one.
+    """
+    connection.register("texts", pa.table({"word": pa.array(texts, pa.string())}))
+    try:
+        read = amounts(
+            connection,
+            "texts",
+            "trim(word)",
+            decimal=None,
+            place="",
+            field="",
+            currencies=CURRENCIES,
+            otherwise=lambda: mark,
+        )
+    except InvalidRequest:
+        return np.full(len(texts), np.nan), None
+    found = connection.execute(f"SELECT CAST({read.sql} AS DOUBLE) AS number FROM texts").fetchnumpy()
+    number = np.ma.filled(found["number"], np.nan)
+    has_points = any(text is not None and re.fullmatch(r"-?\d+\.\d\d?", text) for text in texts)
+    return number, "." if has_points else read.mark
+
+
+def _has_decimals(connection: duckdb.DuckDBPyConnection, relation: str, word: str) -> bool:
+    """Return whether a number has one or two digits behind its last mark."""
+    shown = rf"coalesce(bool_or(regexp_matches({word}, '[.,]\d\d?$')), false)"
+    return bool(connection.execute(f"SELECT {shown} FROM {relation}").fetchall()[0][0])
 
 
 def _signed(connection: duckdb.DuckDBPyConnection, relation: str, word: str) -> str:

@@ -98,7 +98,7 @@ def test_touchpoints_that_are_alike_are_several(write):
 
 def test_columns_without_common_names_can_be_named(write):
     touches = TOUCHES.replace("customer_id,time,channel", "werber,wann,kanal")
-    orders = ORDERS.replace("order_id;client_id;order_date;revenue", "nummer;werber;am;umsatz")
+    orders = ORDERS.replace("order_id;client_id;order_date;revenue", "nummer;helfer;am;umsatz")
     with pytest.raises(
         errors.InvalidRequest,
         match="no column that looks like the user; columns: .*werber.*; name it with reading=Reading.columns=",
@@ -106,6 +106,7 @@ def test_columns_without_common_names_can_be_named(write):
         read_journeys(write("t.csv", touches), write("o.csv", orders))
     columns = {
         "user": "werber",
+        "conversion_user": "helfer",
         "node": "kanal",
         "date": "wann",
         "conversion": "nummer",
@@ -166,15 +167,13 @@ def test_a_file_without_readable_rows_is_refused(write):
         read_journeys(write("t.csv", "customer_id,time,channel\n"), write("o.csv", ORDERS))
 
 
-@pytest.mark.parametrize(("value", "is_repeated"), [("1", True), ("2", False)])
-def test_repeated_rows_are_to_be_dropped_not_added_up(value, is_repeated):
+def test_a_row_that_stands_twice_counts_once_and_other_rows_of_an_id_are_refused():
     touches = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-01-01"]})
-    orders = pd.DataFrame({"order_id": ["1", "1"], "user": "u", "date": "2025-01-02", "value": ["1", value]})
-    with pytest.raises(errors.InvalidRequest) as refusal:
-        read_journeys(touches, orders)
-    assert (
-        "dropped first, since reading=Reading(aggregate=True) adds them up" in str(refusal.value)
-    ) == is_repeated
+    orders = pd.DataFrame({"order_id": ["1", "1"], "user": "u", "date": "2025-01-02", "value": ["1", "1"]})
+    with pytest.warns(errors.InputWarning, match="2 rows of 1 conversion; the value of each counts once"):
+        assert len(read_journeys(touches, orders).events) == 1
+    with pytest.raises(errors.InvalidRequest, match="aggregate the rows of a conversion"):
+        read_journeys(touches, orders.assign(value=["1", "2"]))
 
 
 def test_duplicate_conversions_are_refused(write):

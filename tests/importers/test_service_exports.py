@@ -199,7 +199,8 @@ def test_reports_of_ad_platforms_are_spend():
     expected = {node: spend for report in REPORTS.values() for node, spend in report.items()}
     assert journeys.spend.groupby("node_id")["spend"].sum().to_dict() == expected
     assert set(journeys.spend["currency"]) == {"EUR"}
-    assert "google_ads.csv: Google Ads report; 2 totals left out" in said
+    assert "google_ads.csv: Google Ads report; 2 lines above the header left out" in said
+    assert "2 totals left out" in said
     assert "'google/autumn' with 40.00" in said
     credits = at.attribute(journeys.paths(), "linear").set_index("node_id")
     # Half of Anna's 90 and two thirds of Carla's 1,200 for 1,010.50.

@@ -9,7 +9,7 @@ import pytest
 import attrib_ds as at
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.content import amounts
-from attrib_ds.importers.formats import currency_at_end
+from attrib_ds.importers.content.evidence import currency_at_end
 
 pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 

@@ -7,7 +7,7 @@ import pytest
 
 import attrib_ds as at
 from attrib_ds.commands.cli import main
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InputWarning, InvalidRequest
 
 VISITS = pd.DataFrame({"user": ["u"], "channel": ["Ads"], "date": ["2025-01-01"]})
 ORDERS = pd.DataFrame({"order_id": [1], "user": ["u"], "order_date": ["2025-01-02"], "value": [30.0]})
@@ -78,8 +78,9 @@ def test_one_sheet_is_not_read_as_both_tables(book, tmp_path):
     with pd.ExcelWriter(tmp_path / "two.xlsx") as writer:
         VISITS.to_excel(writer, sheet_name="Visits", index=False)
         ORDERS.to_excel(writer, sheet_name="Orders", index=False)
-    with pytest.raises(InvalidRequest, match="conversions are both the sheet 'Visits' of 'two.xlsx'"):
-        at.read_journeys(tmp_path / "two.xlsx", str(tmp_path / "two.xlsx"))
+    with pytest.warns(InputWarning, match="touchpoints are the sheet 'Visits', the conversions 'Orders'"):
+        journeys = at.read_journeys(tmp_path / "two.xlsx", str(tmp_path / "two.xlsx"))
+    assert len(journeys.events) == len(ORDERS)
 
 
 @pytest.mark.parametrize("part", ["[Content_Types].xml", "xl/workbook.xml", "xl/worksheets/sheet2.xml"])

@@ -361,6 +361,30 @@ def test_a_chart_ends_at_the_next_round_amount(most, top):
         assert (last == y) == (most == pytest.approx(top))
 
 
+def test_a_node_of_the_days_before_alone_is_in_the_report():
+    """Search brings an order on each of the first two days, and mail on each of the last two."""
+    date = pd.date_range("2025-01-01T10:00Z", periods=4, freq="D")
+    users, nodes = ["a", "b", "c", "d"], ["search", "search", "mail", "mail"]
+    paths = Paths.from_frames(
+        pd.DataFrame({"user_id": users, "node_id": nodes, "date": date}),
+        pd.DataFrame({"event_id": users, "user_id": users, "date": date}),
+    )
+    overview = Overview.of(attribute(paths, ["last_touch", "linear"]), paths, days=2)
+    assert overview.period.by_node.T.to_dict("list") == {"mail": [2.0, 0.0], "search": [0.0, 2.0]}
+    assert "\N{MINUS SIGN}2.0</td><td>0.0</td><td>2.0" in page(overview, title="Report")
+    assert overview.frames()["Credit"]["2 days before"].tolist() == [0.0, 2.0]
+
+
+def test_rolled_up_credits_have_no_roles_of_other_nodes():
+    touchpoints, conversions = journeys()
+    paths = Paths.from_frames(touchpoints, conversions)
+    credits = attribute(paths, ["last_touch", "linear"])
+    rolled = credits.assign(node_id=credits["node_id"].mask(credits["node_id"].notna(), "all"))
+    overview = Overview.of(rolled, paths)
+    assert (len(overview.roles), len(overview.period.by_node)) == (0, 0)
+    assert "How journeys open" not in page(overview, title="Report")
+
+
 def test_a_report_without_conversions_says_so(tmp_path):
     rows = pd.DataFrame({"path": ["a"], "n": [0], "lost": [3]})
     paths = Paths.from_sequences(rows, path="path", conversions="n", nulls="lost")
@@ -377,17 +401,20 @@ def test_models_have_names_in_words():
 
 @pytest.fixture(scope="module")
 def twins():
-    """Paths of two currencies with spend, through two campaigns of one name; and their credits."""
+    """Paths of two currencies and none, with spend, through two campaigns of one name; and their credits."""
     touchpoints, conversions = journeys()
     names = {"search": "Search", "mail": "spring", "radio": "spring", "<b>tv</b>": "<b>tv</b>"}
     tree = pd.DataFrame({"node_id": list(names), "name": list(names.values()), "type": "campaign"})
-    conversions["currency"] = ["EUR", "eur", "USD", "EUR"] * 20
-    paths = replace(Paths.from_frames(touchpoints, conversions), nodes=tree.assign(parent_id=None))
+    conversions["currency"] = ["EUR", "eur", "USD", None] * 20
+    with pytest.warns(errors.UnknownCurrency, match="20 rows with a value but no currency"):
+        paths = Paths.from_frames(touchpoints, conversions)
+    paths = replace(paths, nodes=tree.assign(parent_id=None))
     spend = pd.DataFrame(
         {"node_id": ["mail", "search", "mail"], "spend": [30.0, 20.0, 4.0], "currency": ["EUR", "EUR", "USD"]}
     )
     paths = paths.with_spend(spend)
-    return paths, attribute(paths, MODELS)
+    with pytest.warns(errors.UnknownCurrency, match="cannot be compared"):
+        return paths, attribute(paths, MODELS)
 
 
 def of_functions(paths, credits, name):
@@ -396,7 +423,9 @@ def of_functions(paths, credits, name):
     if measure in ("Opens", "Assists", "Closes"):
         return paths.roles().set_index("node_id")[measure.lower()]
     unit = unit.removeprefix("spend in ")
-    rows = credits if not unit or measure == "Share" else credits[credits["currency"] == unit]
+    unit = "" if measure == "Share" else unit
+    of_unit = credits["currency"].fillna("in no currency") == unit
+    rows = credits[of_unit] if unit else credits
     column = {"Share": "share"}.get(measure, measure.lower())
     sums = rows.groupby([rows["node_id"].fillna(""), "model"])[column].sum(min_count=1)
     return 100 * sums if measure == "Share" else sums
@@ -409,7 +438,7 @@ def test_every_number_of_the_page_is_that_of_the_function_for_it(twins):
     assert sorted(data["names"]) == ["<b>tv</b>", "Search", "spring (mail)", "spring (radio)", "unattributed"]
     titles = [each["title"] for each in data["measures"]]
     assert titles == [
-        "Conversions", "Share, %", "Value, EUR", "Value, USD", "Spend, EUR", "Spend, USD", "CPA, EUR", "CPA, USD",
+        "Conversions", "Share, %", "Value, EUR", "Value, USD", "Value, in no currency", "Spend, EUR", "Spend, USD", "CPA, EUR", "CPA, USD",
         "ROAS, spend in EUR", "ROAS, spend in USD",
     ]  # fmt: skip
     keys = list(overview.names)
@@ -440,7 +469,7 @@ def test_every_number_of_the_workbook_is_that_of_the_function_for_it(twins, tmp_
         assert credit[title].tolist() == pytest.approx(
             expected.reindex(credit.index).tolist(), nan_ok=True
         ), title
-    for title in ("Conversions", "Value, EUR", "Value, USD"):
+    for title in ("Conversions", "Value, EUR", "Value, USD", "Value, in no currency"):
         sheet = sheets[f"{title.replace(', ', ' ')} by model"]
         expected = of_functions(paths, credits, title)
         for model in MODELS:

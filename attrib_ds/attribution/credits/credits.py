@@ -91,8 +91,9 @@ def attribute(
     InputWarning
         If ``spend`` has nodes without a touchpoint; if a quarter of the conversions or more is unattributed
         beside a filter of touchpoints; if a tenth of them, and 20 or half, have touchpoints before the
-        lookback only; if no user of a conversion has a touchpoint, or users differ by case, leading zeros or
-        a final .0 only; or if all conversions are before the first touchpoint.
+        lookback only; if no user of a conversion has a touchpoint, or users differ by case, blanks, leading
+        zeros or a final .0 only; or if all conversions are before the first touchpoint, or are midnights with
+        touchpoints later that day.
 
     Notes
     -----

@@ -398,14 +398,6 @@ class Input:
         # The first other instant ends the search.
         return not rows.filter(~is_midnight).limit(1).to_pyarrow().num_rows
 
-    def are_midnights(self, name: str) -> bool:
-        """Return whether a column of a file or frame is midnights with a time zone, which are instants."""
-        kind = self.table[name].type()
-        if self.is_external or not kind.is_timestamp() or kind.timezone is None:
-            return False
-        moments = self.table.select(at=self._moments(name, self.table[name]))
-        return not moments.filter(moments["at"] != moments["at"].truncate("D")).limit(1).to_pyarrow().num_rows
-
     def _moments(self, name: str, values: Any) -> Any:
         """Return the values of a column as instants in UTC without a zone."""
         kind = values.type()

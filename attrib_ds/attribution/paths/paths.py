@@ -218,8 +218,7 @@ class Paths:
         -----
         InputWarning
             If adjustments are of no conversion, each is the value of its conversion itself, or they are above
-            the value of a conversion; or if all conversions are midnights with a time zone, and some have
-            touchpoints later that day.
+            the value of a conversion.
         UnknownCurrency
             If some values have no currency beside others that have one.
 
@@ -257,8 +256,6 @@ class Paths:
             currency=currency,
             columns=columns,
         )
-        if bought.are_midnights(date):
-            _warn_of_midnights(points, converted)
         later = None
         if adjustments is not None:
             later = inputs.read_adjustments(
@@ -700,9 +697,9 @@ class Paths:
         first = self.touchpoints.group_by("user_id").agg(first_date=self.touchpoints.date.min())
         early = empty.inner_join(first, "user_id")
         early = early.filter(early.first_date > early.event_date)
-        minutes = early.first_date.delta(early.event_date, unit="minute")
+        seconds = early.first_date.epoch_seconds() - early.event_date.epoch_seconds()
         counts = to_pandas(
-            early.group_by(half_hours=(minutes // 30 + 1).cast("int64"))
+            early.group_by(half_hours=((seconds + 1799) // 1800).cast("int64"))
             .agg(conversions=early.conversions.sum())
             .order_by("half_hours")
             .to_pyarrow()
@@ -852,29 +849,15 @@ class Paths:
         return joined.mutate(node_name=joined.node_name.coalesce(joined.node_id))
 
 
-def _warn_of_midnights(touchpoints: ir.Table, conversions: ir.Table) -> None:
-    """Warn of conversions at midnight that have touchpoints later that day, since they may be days."""
-    bounds = conversions.select("event_id", "user_id", "event_date")
-    pairs = bounds.inner_join(touchpoints, "user_id")
-    ends = pairs.event_date + ibis.interval(days=1)
-    same_day = pairs.filter(pairs.date > pairs.event_date, pairs.date < ends)
-    if count := int(same_day.event_id.nunique().to_pyarrow().as_py()):
-        errors.warn(
-            "conversions: all dates are midnights with a time zone, so they are instants, and "
-            f"{display.counted(count, 'conversions')} did not get the touchpoints later that day. If they "
-            "are days, pass them without a time zone, as with dates.dt.tz_localize(None)"
-        )
-
-
 def doubts_of(
     conversions: ir.Table, touchpoints: ir.Table, *, advice: str = "write users alike in both tables"
 ) -> list[str]:
-    """Describe conversions that are all before the touchpoints, and users without any.
+    """Describe conversions that are all before the touchpoints or at midnight, and users without any.
 
     Parameters
     ----------
     conversions, touchpoints : ibis.Table
-        With ``user_id``, and ``event_date`` or ``date``.
+        With ``user_id``, and ``event_id`` and ``event_date``, or ``date``.
     advice : str
         What to do about users.
 
@@ -892,8 +875,26 @@ def doubts_of(
             f"dates: all conversions are before the first touchpoint ({first:%Y-%m-%d %H:%M}), so that none "
             "is attributed. Check the periods of both, and the order of day and month"
         )
+    if last is not None and (count := _at_midnight(conversions, touchpoints)):
+        doubts.append(
+            "conversions: all dates are midnights, so they are instants, and "
+            f"{display.counted(count, 'conversions')} did not get the touchpoints later that day. If they "
+            "are days, pass them as dates, or without a time zone, as with dates.dt.tz_localize(None)"
+        )
     strangers = _strangers(conversions, touchpoints)
     return [*doubts, *([f"users: {strangers}: {advice}"] if strangers else [])]
+
+
+def _at_midnight(conversions: ir.Table, touchpoints: ir.Table) -> int:
+    """Count conversions with touchpoints later that day if all are midnights, since they may be days."""
+    start = conversions.event_date
+    if conversions.filter(start != start.truncate("D")).limit(1).to_pyarrow().num_rows:
+        return 0
+    bounds = conversions.select("event_id", "user_id", "event_date")
+    pairs = bounds.inner_join(touchpoints.select("user_id", "date"), "user_id")
+    ends = pairs.event_date + ibis.interval(days=1)
+    same_day = pairs.filter(pairs.date > pairs.event_date, pairs.date < ends)
+    return int(same_day.event_id.nunique().to_pyarrow().as_py())
 
 
 def _strangers(conversions: ir.Table, touchpoints: ir.Table) -> str:
@@ -907,7 +908,7 @@ def _strangers(conversions: ir.Table, touchpoints: ir.Table) -> str:
     other = visitors.select(plain=_plain(visitors.user_id), known=visitors.user_id)
     alike = lonely.mutate(plain=_plain(lonely.user_id)).inner_join(other, "plain")
     spelled = alike.user_id.nunique().to_pyarrow().as_py()
-    differ = "by case, leading zeros or a final .0 only"
+    differ = "by case, blanks, leading zeros or a final .0 only"
     if alone["count"] == buyers.count().to_pyarrow().as_py():
         visitor = visitors.user_id.min().to_pyarrow().as_py()
         if visitor is None:
@@ -926,8 +927,8 @@ def _strangers(conversions: ir.Table, touchpoints: ir.Table) -> str:
 
 
 def _plain(users: Any) -> Any:
-    """Return ids without case, leading zeros and a final ``.0``."""
-    folded = users.lower()
+    """Return ids without case, blanks around them, leading zeros and a final ``.0``."""
+    folded = users.strip().lower()
     has_zeros = folded.startswith("0") | folded.endswith(".0")
     return has_zeros.ifelse(folded.re_replace(r"\.0$", "").re_replace("^0+", ""), folded)
 

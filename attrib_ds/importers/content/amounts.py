@@ -1,56 +1,20 @@
 """Which column of amounts is the total that is paid, by how the amounts of a row add up."""
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 #: Rates of value added tax in per cent.
 _RATES: Final = (
     5, 5.5, 6, 7, 8, 8.1, 9, 10, 11, 12, 13, 13.5, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 25.5, 27,
 )  # fmt: skip
 #: Rows that show a sum, and columns and parts that are tried.
-_LEAST_ROWS, _MOST_ROWS, _MOST_COLUMNS, _MOST_PARTS = 4, 200, 10, 4
+_LEAST_ROWS, _MOST_ROWS, _MOST_COLUMNS, _MOST_PARTS = 3, 200, 10, 4
 _CENT, _MOSTLY, _FEW = 0.011, 0.95, 4
-_BELOW: Final = re.compile(r"^\W*[-−–(]|-\s*$")
-
-
-def shown_mark(text: str) -> str | None:
-    """Return the decimal mark that an amount shows; None if it shows none.
-
-    Examples
-    --------
-    >>> [shown_mark(text) for text in ("3,5", "1.250", "1,234.50", "1,234,567")]
-    [',', None, '.', '.']
-    """
-    found: list[str] = re.findall("[.,]", text)
-    if len(found) > 1 and len({*found}) == 1:
-        return "." if found[0] == "," else ","
-    is_clear = len(found) > 1 or (found and sum(map(str.isdigit, text.rpartition(found[0])[2])) != 3)
-    return found[-1] if is_clear else None
-
-
-def mark_of(texts: Iterable[str | None]) -> str | None:
-    """Return the decimal mark that amounts show; None if they show none or two."""
-    marks = {shown_mark(text) for text in texts if text} - {None}
-    return marks.pop() if len(marks) == 1 else None
-
-
-def number_of(text: str | None, mark: str) -> float:
-    """Return an amount as a number, NaN if it is none.
-
-    Examples
-    --------
-    >>> number_of("1.250,50 €", ","), number_of("($4.50)", "."), number_of("-", ".")
-    (1250.5, -4.5, nan)
-    """
-    digits = re.sub(rf"[^\d{mark}]", "", text or "").replace(",", ".").strip(".")
-    if not re.fullmatch(r"\d*\.?\d+", digits):
-        return float("nan")
-    return -float(digits) if text and _BELOW.search(text) else float(digits)
 
 
 @dataclass(frozen=True)
@@ -65,15 +29,18 @@ class Totals:
         Columns that each total consists of, and their copies.
     copies : dict of str to set of str
         Copies of each column, which may be missing or 0 where it is not.
+    taxes : set of str
+        Columns that are a common rate of tax of another one, or are contained in it at such a rate.
     """
 
     outermost: list[str]
     parts: dict[str, set[str]]
     copies: dict[str, set[str]]
+    taxes: set[str]
 
 
 def totals(
-    columns: Mapping[str, Sequence[float]], *, added: Collection[str], deducted: Collection[str]
+    columns: Mapping[str, npt.ArrayLike], *, added: Collection[str], deducted: Collection[str]
 ) -> Totals:
     """Return the columns that are sums of others, products of two others or others plus a tax.
 
@@ -90,9 +57,11 @@ def totals(
     >>> found = totals(amounts, added=["tax"], deducted=[])
     >>> found.outermost, sorted(found.parts["gross"])
     (['gross'], ['net', 'tax'])
+    >>> totals({name: amounts[name] for name in ("net", "tax")}, added=[], deducted=[]).taxes
+    {'tax'}
     """
     own, copies = _without_copies(
-        {name: np.array(each[:_MOST_ROWS], float) for name, each in columns.items()}
+        {name: np.array(each, float)[:_MOST_ROWS] for name, each in columns.items()}
     )
     less = {name for name in own if name in deducted or (name not in added and _looks_deducted(own[name]))}
     parts: dict[str, set[str]] = {}
@@ -111,7 +80,21 @@ def totals(
         total: of_total | {copy for name in (total, *of_total) for copy in copies[name]}
         for total, of_total in parts.items()
     }
-    return Totals([total for total in parts if total not in inner], whole, copies)
+    taxes = {tax for (_, amount), (tax, rate) in permutations(own.items(), 2) if _are_taxes(amount, rate)}
+    return Totals([total for total in parts if total not in inner], whole, copies, taxes)
+
+
+def _are_taxes(amounts: np.ndarray, taxes: np.ndarray) -> bool:
+    """Return whether each amount has a tax at one of the common rates, added or contained."""
+    rates = np.array([each for rate in _RATES for each in (rate / 100, rate / (100 + rate))])
+    is_set = np.nan_to_num(amounts * taxes) != 0
+    apart = np.abs(np.outer(amounts[is_set], rates) - taxes[is_set, None]).min(axis=1, initial=np.inf)
+    return bool(
+        is_set.sum() >= _LEAST_ROWS
+        and 2 * is_set.sum() >= (np.nan_to_num(amounts) != 0).sum()
+        and (apart < _CENT).mean() >= _MOSTLY
+        and len({*np.round(taxes[is_set], 2)}) > 2
+    )
 
 
 def _without_copies(columns: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, set[str]]]:

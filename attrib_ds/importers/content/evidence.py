@@ -18,7 +18,12 @@ from attrib_ds.records.sources import ROW, Source, quoted
 _NAMES: Final = Path(__file__).with_name("names.tsv").read_text(encoding="utf-8").splitlines()[2:]
 _SAMPLE: Final = 1_000
 _LONGEST_NAME, _LONGEST_WORD = 4, 6
-_INCLUDING: Final = frozenset(["incl", "inkl", "including", "inclusive", "inc"])
+#: Words before what an amount has within it, and before what it has not.
+_INCLUDING: Final = re.compile("in[ck]l(uding|usive)?|inc|c|com|con|avec|mit|med|met|cu|vc|with")
+_WITH_TAX: Final = re.compile(r"\bs (?=dph|pdv|ddv)", re.IGNORECASE)
+_EXCLUDING: Final = re.compile(
+    "ex[ck]l(uding|usive)?|ex|ekskl?|eks|u|uden|uten|utan|sem|sin|sans|hors|ohne|zonder|bez|fara|senza|without"
+)
 #: Words in names that say nothing.
 _STOP_WORDS: Final = frozenset(
     ["d", "l", "de", "la", "del", "di", "da", "do", "des", "du", "the", "of", "ym", "s"]
@@ -178,12 +183,51 @@ def words_of(name: str) -> list[str]:
         c for c in unicodedata.normalize("NFKD", inner(name)) if c in _VOICED or not unicodedata.combining(c)
     )
     plain = unicodedata.normalize("NFKC", plain).translate(
-        {ord("ł"): "l", ord("Ł"): "L", ord("ı"): "i", ord("ø"): "o"}
+        {ord(letter): plain for letter, plain in zip("łŁıøØđĐ", "lLioOdD", strict=True)}
     )
     split = re.sub(r"([a-z0-9])([A-Z])|([A-Z]+)([A-Z][a-z])", r"\1\3 \2\4", plain)
     words = re.findall(r"[^\W_]+", split.casefold())
     kept = [word for word in words if word not in _STOP_WORDS]
     return kept or words
+
+
+#: A name with a currency: after a blank or in brackets, also the wide ones of Japanese.
+_WITH_CURRENCY: Final = re.compile(
+    r"(.+?)(?:[ _]([A-Za-z]{3})|[ _]?[(\[（]([^\d\s]{1,4})[)\]）]|,? ([^\w\s]|руб\.?|грн\.?))"
+)
+
+
+#: Currencies anywhere in a name.
+_CODES: Final = re.compile(r"(?<![^\W_])(?:[A-Z]{3}|usd|eur|gbp|jpy|chf)(?![^\W_])|[€£]")
+
+
+@cache
+def currency_at_end(column: str) -> tuple[str, str | None]:
+    """Return the name of a column without the currency at its end, and the code of that.
+
+    Examples
+    --------
+    >>> [currency_at_end(column) for column in ("Amount spent (USD)", "revenue_eur", "Brutto €", "number")]
+    [('Amount spent', 'USD'), ('revenue', 'EUR'), ('Brutto', 'EUR'), ('number', None)]
+    """
+    match = _WITH_CURRENCY.fullmatch(column)
+    code = written_values.code_beside(next(filter(None, match.groups()[1:]))) if match else None
+    return (column, None) if match is None or code is None else (match[1].strip(), code)
+
+
+@cache
+def currencies_in(column: str) -> list[str]:
+    """Return the codes of the currencies in the name of a column, the one at its end first.
+
+    Examples
+    --------
+    >>> [currencies_in(column) for column in ("Cost USD (EUR)", "cost_usd_eur", "Cost EUR/USD", "ALL costs")]
+    [['EUR', 'USD'], ['EUR', 'USD'], ['EUR', 'USD'], []]
+    """
+    at_end = currency_at_end(column)[1]
+    others = [written_values.code_beside(word) for word in _CODES.findall(column)]
+    found = [*dict.fromkeys(code for code in [at_end, *others] if code is not None)]
+    return found if at_end is not None or len(found) > 1 else []
 
 
 @cache
@@ -194,10 +238,15 @@ def weight(role: str, name: str) -> int:
     --------
     >>> weight("value", "Order total (EUR)"), weight("value", "Tax total"), weight("date", "Bestellt am")
     (7, -3, 6)
+    >>> weight("value", "Bedrag (excl. btw)"), weight("value", "Total c/ IVA")
+    (5, 6)
     """
-    words = words_of(name)
-    # What an amount includes says nothing against it.
-    words = words[: next((at for at, word in enumerate(words) if at and word in _INCLUDING), None)]
+    words = words_of(_WITH_TAX.sub("incl ", name))
+    # What an amount includes, or does not, says nothing against it.
+    words = words[: next((at for at, word in enumerate(words) if at and _INCLUDING.fullmatch(word)), None)]
+    words = words[
+        : next((at + 1 for at, word in enumerate(words) if at and _EXCLUDING.fullmatch(word)), None)
+    ]
     parts = {
         "".join(words[start : start + length])
         for start in range(len(words))

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from attrib_ds import display
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.importers.content import objects
+from attrib_ds.importers.content import evidence, objects
 from attrib_ds.records import sources, text_files
 from attrib_ds.records.sources import ROW, Source, literal, quoted
 from attrib_ds.records.written_files import WORKBOOKS
@@ -134,6 +134,11 @@ def _from_file(
             copy = Path(folder) / path.name.removesuffix(".gz")
             copy.write_text(_whole(path, encoding).replace("\r", "\n"), encoding="utf-8")
             return sources.open_source(connection, copy, argument=argument, form=".csv", tolerant=True)
+    above = text_files.lines_above(path, argument, encoding)
+    if above:
+        # A line that names currencies says most.
+        clearest = max(above, key=lambda line: len(evidence.currencies_in(line)))
+        said.append(f"{display.counted(len(above), 'lines')} above the header left out, such as {clearest!r}")
     return sources.open_source(
         connection, path, argument=argument, encoding=encoding, form=".csv", tolerant=True
     )
@@ -165,12 +170,14 @@ def _from_json(connection: duckdb.DuckDBPyConnection, path: Path, head: bytes, a
     first, _, rest = head.partition(b"\n")
     has_lines = head.startswith(b"{") and rest.strip() and objects.decoded(first)
     has_rows = has_lines or re.match(rb"\[\s*\{", head)
-    if not has_rows or objects.has_parts(_first_object(head.removeprefix(b"["))):
+    first_row = _first_object(head.removeprefix(b"["))
+    of_touches = argument == "touchpoints" and objects.has_touches(first_row)
+    if not has_rows or of_touches or objects.has_parts(first_row):
         text = _whole(path, None).encode()
         whole = (
             [*map(objects.decoded, filter(None, text.splitlines()))] if has_lines else objects.decoded(text)
         )
-        source = _from_tables(connection, whole, path, argument)
+        source = _from_tables(connection, whole, path, argument, of_touches=of_touches)
         if source is not None:
             return source
     return sources.open_source(connection, path, argument=argument, form=".json")
@@ -196,10 +203,15 @@ def _first_object(text: bytes) -> Any:
 
 
 def _from_tables(
-    connection: duckdb.DuckDBPyConnection, whole: Any, path: Path, argument: str
+    connection: duckdb.DuckDBPyConnection,
+    whole: Any,
+    path: Path,
+    argument: str,
+    *,
+    of_touches: bool = False,
 ) -> Source | None:
     """Read the likely table in a value of JSON; None if it has none."""
-    tables = objects.tables_in(whole)
+    tables = objects.tables_in(whole, of_touches=of_touches)
     found = objects.likely(tables, argument) if len(tables) > 1 else tables
     if len(found) > 1:
         listed = ", ".join(repr(name) for name in found)

@@ -15,7 +15,7 @@ _THOUSANDTHS: Final = ("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND")
 _BESIDE: Final = (
     frozenset([
         "livemode", "balance_transaction", "balance_transaction_id", "payment_intent", "payment_intent_id",
-        "amount_captured", "amount_received", "amount_capturable", "amount_remaining",
+        "amount_captured", "amount_received", "amount_refunded", "amount_capturable", "amount_remaining",
         "application_fee_amount", "hosted_invoice_url", "latest_charge",
     ]),
     frozenset(["pspReference", "merchantAccountCode", "merchantAccount", "merchantReference", "eventCode"]),

@@ -43,8 +43,10 @@ def decoded(text: bytes) -> Any:
         return None
 
 
-def tables_in(whole: Any) -> dict[str, Rows]:
+def tables_in(whole: Any, *, of_touches: bool = False) -> dict[str, Rows]:
     """Return the tables in a value of JSON by the keys above them; none if it is a row itself.
+
+    Those of touches are the lists of them in rows of conversions.
 
     Examples
     --------
@@ -56,7 +58,7 @@ def tables_in(whole: Any) -> dict[str, Rows]:
     {'visits': [{'key': 'ann1', 'key 2': 'p1', 't': 1}, {'key': 'bob2', 'key 2': 'p2', 't': 2}]}
     """
     if _are_rows(whole):
-        return {"": _spread(whole)}
+        return {"": _spread(whole, of_touches=of_touches)}
     if isinstance(whole, list) and whole:
         names, *rows = whole
         return {"": _with_names(names, rows)} if _names(names) and _fit(rows, len(names)) else {}
@@ -88,22 +90,36 @@ def has_parts(row: Any) -> bool:
     return isinstance(row, dict) and not _has_instants([row]) and _parts_of(row) is not None
 
 
+def has_touches(row: Any) -> bool:
+    """Return whether an object has a list of objects with an instant and a source."""
+    if not isinstance(row, dict) or (name := _parts_of(row)) is None:
+        return False
+    keys = {key for part in row[name] for key, _ in _leaves(part)}
+    return any(evidence.names_level(level, key) for level in ("source", "medium", "node") for key in keys)
+
+
 def _parts_of(row: dict[str, Any]) -> str | None:
     lists = [name for name, each in row.items() if _are_rows(each) and _has_instants(each)]
     return lists[0] if len(lists) == 1 else None
 
 
-def _spread(rows: Rows) -> Rows:
-    """Return the rows in the lists of objects without an instant, beside what the objects say."""
+def _spread(rows: Rows, *, of_touches: bool = False) -> Rows:
+    """Return the rows in the lists of objects without an instant, or with touches, beside what they say."""
     sample = rows[:_SAMPLE]
     names = [_parts_of(row) for row in sample]
     name = next(filter(None, names), None)
-    if name is None or _has_instants(sample) or not {*names} <= {name, None}:
+    if name is None or (_has_instants(sample) and not of_touches) or not {*names} <= {name, None}:
         return rows
     return [
         {**{f"{name}.parent.{each}" if each in part else each: of_row for each, of_row in above}, **part}
         for row in rows
-        for above in [[(each, of_row) for each, of_row in row.items() if each != name]]
+        for above in [
+            [
+                (each, of_row)
+                for each, of_row in row.items()
+                if each != name and not (of_touches and _has_instants([{each: of_row}]))
+            ]
+        ]
         for part in row.get(name) or []
     ]
 

@@ -13,21 +13,30 @@ from attrib_ds import display
 from attrib_ds.errors import InvalidRequest, warn
 from attrib_ds.importers.content import evidence
 from attrib_ds.records import written_values
-from attrib_ds.records.sources import Source, literal
+from attrib_ds.records.sources import COMPUTED, Source, literal, quoted
 
 _STATES: Final = Path(__file__).with_name("states.tsv").read_text(encoding="utf-8").splitlines()[2:]
 #: Different words of a column of statuses, at most; those of one that no name tells.
 _MOST_WORDS, _MOST_UNNAMED, _MOST_SAID = 200, 12, 10
-_YES: Final = (
+YES: Final = (
     "1", "true", "yes", "t", "y", "ja", "oui", "si", "sí", "sim", "tak", "1.0", "wahr", "x", "да", "так",
-    "igen", "ano", "evet",
+    "igen", "ano", "evet", "kyllä", "是", "はい", "예",
 )  # fmt: skip
-_NO: Final = (
+NO: Final = (
     "0", "false", "no", "f", "n", "nein", "non", "não", "nie", "nee", "nej", "0.0", "нет", "ні", "nem", "ne",
-    "hayır", "",
+    "hayır", "ei", "否", "いいえ", "아니오", "",
 )  # fmt: skip
+#: What turns a state into its opposite: a word before it, or a syllable that it begins with.
+_NOT: Final = re.compile(
+    r"\b(?:not|nicht|non|niet|no|nao|nie|ej|inte|ikke|ei|ne|nem|не|нет|ні|sin|sans|senza|sem|bez|ohne|pas|utan"
+    r"|uten|zonder) |\b(?:un|on|im|in|non|nie|ne|o|не)(?=\w)|[未不]"
+)
+#: Words around a state in the name of a column of yes and no.
+_AROUND: Final = frozenset(["is", "ist", "est", "esta", "order", "payment", "заказ"])
 #: Statuses without words.
 _STATUS_CODE: Final = re.compile(r"\d{1,4}|[A-Z]\d?")
+#: Column with the first instant of a record.
+FIRST: Final = quoted(f"{COMPUTED}first")
 #: Which state of a record is the later one.
 _RANKS: Final = {"unpaid": 0, "pending": 0, "done": 1, "partly refunded": 2, "undone": 3}
 #: Words for an end that does not follow a payment.
@@ -77,11 +86,38 @@ def class_of(of: str, word: str) -> str | None:
     --------
     >>> [class_of("status", word) for word in ("Storniert", "Partially refunded", "betaald", "blue")]
     ['undone', 'partly refunded', 'done', None]
+    >>> [class_of("status", word) for word in ("non payé", "Unshipped", "not refunded", "Invoice paid")]
+    ['unpaid', 'pending', 'done', 'done']
     >>> [class_of("kind", word) for word in ("Capture", "chargeback", "MerchantPayout")]
     ['sale', 'refund', 'fee']
     """
     folded = " ".join(evidence.words_of(word))
-    return next((name for name, pattern in _patterns(of) if pattern.search(folded)), None)
+    opposite = _opposite(folded) if of == "status" else None
+    return opposite or next((name for name, pattern in _patterns(of) if pattern.search(folded)), None)
+
+
+def _opposite(folded: str) -> str | None:
+    """Return the class of a status that denies another one, such as not paid; None if it denies none."""
+    ((_, settled),) = _patterns("settled")
+    for denial in _NOT.finditer(folded):
+        is_syllable = denial[0].isascii() and not denial[0].endswith(" ")
+        for word in folded[denial.end() :].split()[: 1 if is_syllable else None]:
+            if settled.match(word):
+                return "unpaid"
+            name = class_of("status", word)
+            if is_syllable and not any(
+                each == name == "done" and pattern.match(word) for each, pattern in _patterns("status")
+            ):
+                break
+            if name in {"done", "undone"}:
+                return "pending" if name == "done" else "done"
+    return None
+
+
+def _names_state(column: str) -> bool:
+    """Return whether the name of a column is a state of rows that count, such as paid."""
+    words = [word for word in evidence.words_of(column) if word not in _AROUND]
+    return len(words) == 1 and class_of("status", words[0]) == "done"
 
 
 class Rows:
@@ -131,12 +167,17 @@ class Rows:
             if not words or (column not in named and len(words) > _MOST_UNNAMED):
                 continue
             classes = {word: class_of(of, word) for word in words}
-            if of == "status" and column in named and {word.lower() for word in words} <= {*_YES, *_NO}:
+            if of == "status" and _are_flags(words) and (column in named or _names_state(column)):
                 # Such as captured and is_paid.
-                classes = {word: "done" if word.lower() in _YES else "pending" for word in words}
+                other = class_of("status", f"not {column}") or "pending"
+                classes = {word: "done" if word.lower() in YES else other for word in words}
             known = [name for name in classes.values() if name]
             of_money = {"authorization", "refund", "void"} | ({"fee"} if column in named else set())
             of_money |= {"step"} if column in named and "sale" in known else set()
+            # Beside a word for refunds, words that are not known are kinds of sales.
+            if of == "kind" and column in named and {*known} & {"refund", "void"}:
+                classes = {word: name or "sale" for word, name in classes.items()}
+                known = list(filter(None, classes.values()))
             is_kind = of == "kind" and {*known} & of_money and len(known) == len(classes)
             # Without a name, words that are all statuses are those.
             is_kind = is_kind and (
@@ -158,29 +199,27 @@ class Rows:
                 found.append((column, classes))
         return found
 
-    def flagged(self, counted: Counted, *, has_refunds: bool) -> None:
+    def flagged(self, counted: Counted) -> None:
         """Leave out rows of tests, and those with a flag or an instant of their end.
 
-        A refund does not end an order if its amount is subtracted.
+        A refund does not end an order of which an amount remains.
         """
-        flags = [("test", _YES, "test"), ("live", _NO[:-1], "not live"), ("undone", _YES, "")]
-        flags += [] if has_refunds else [("refund", _YES, "")]
-        for role, yes, said in flags:
+        flags = {
+            "test": (YES, "test"),
+            "live": (NO[:-1], "not live"),
+            "undone": (YES, ""),
+            "refund": (YES, ""),
+        }
+        for role in (*flags, "undone_at", "refunded_at"):
             for column in [name for name in self.named(role) if name not in counted.columns]:
-                words = self.words(column)
-                if words and {word.lower() for word in words} <= {*_YES, *_NO}:
+                word = self.source.word(column)
+                yes, said = flags.get(role, ((), ""))
+                is_set = f"lower({word}) IN ({_listed(yes)})" if yes else f"{word} IS NOT NULL"
+                are_instants = rf"coalesce(bool_and(regexp_matches({word}, '\d{{2}}.*\d{{2}}')), false)"
+                if _are_flags(self.words(column)) if yes else self.scalar(are_instants):
                     counted.columns.add(column)
-                    self._leave_out(
-                        counted, said or column, f"lower({self.source.word(column)}) IN ({_listed(yes)})"
-                    )
-        ends = self.named("undone_at") + ([] if has_refunds else self.named("refunded_at"))
-        for column in ends:
-            word = self.source.word(column)
-            if column not in counted.columns and self.scalar(
-                rf"coalesce(bool_and(regexp_matches({word}, '\d{{2}}.*\d{{2}}')), false)"
-            ):
-                counted.columns.add(column)
-                self._leave_out(counted, column, f"{word} IS NOT NULL")
+                    spared = f" AND ({counted.spared}) IS NOT TRUE" if role.startswith("refund") else ""
+                    self._leave_out(counted, said or column, is_set + spared)
 
     def by_status(self, counted: Counted, own: Mapping[str, bool]) -> None:
         """Leave out rows whose status says that they were undone, and count those that are pending."""
@@ -192,7 +231,8 @@ class Rows:
             if not kept_words.get(each.casefold(), keep):
                 is_sure = each.casefold() in kept_words or class_of("kind", each) == "void"
                 spared = "false" if is_sure else counted.spared
-                self._leave_out(counted, each, f"{word} = {literal(each)} AND ({spared}) IS NOT TRUE")
+                said = f"with {column} {each}" if _are_flags([each]) else each
+                self._leave_out(counted, said, f"{word} = {literal(each)} AND ({spared}) IS NOT TRUE")
             elif name != "done":
                 undecided.setdefault(column, []).append(each)
         for column, words in undecided.items():
@@ -200,7 +240,7 @@ class Rows:
                 counted.others.append(f"{self._number(column, each):,} {each} counted")
         for column in [name for name in self.named("status") if name not in counted.columns]:
             self._by_codes(counted, column, own)
-        no_reason = [*_NO, "-", "none", "n/a", *(each for each, keep in kept_words.items() if keep)]
+        no_reason = [*NO, "-", "none", "n/a", *(each for each, keep in kept_words.items() if keep)]
         for column in [name for name in self.named("reason") if name not in counted.columns]:
             # A reason tells that its row ended, unless every row has one.
             word = self.source.word(column)
@@ -211,11 +251,15 @@ class Rows:
     def _statuses(self) -> Iterator[tuple[str, str, str | None, bool]]:
         """Yield each status with its column, its class and whether its rows count."""
         for column, classes in self.classes("status"):
-            is_deal = any(class_of("outcome", each) for each in classes)
+            is_deal = _are_of_deals(classes)
             for each, name in classes.items():
                 # A deal that is neither won nor lost is open.
                 is_open = is_deal and name != "done"
                 yield column, each, name, not is_open and name not in {"undone", "unpaid"}
+
+    def has_deals(self) -> bool:
+        """Return whether the rows are deals, which are won or lost."""
+        return any(_are_of_deals(classes) for _, classes in self.classes("status"))
 
     def choices(self) -> dict[str, tuple[int, bool]]:
         """Return the number of rows of each status or code, and whether they count."""
@@ -276,8 +320,12 @@ class Rows:
         if self.scalar(f"count(*) FILTER ({condition})"):
             counted.left_out[said] = condition
 
-    def latest_states(self, identity: str, counted: Counted, refunds: Sequence[str]) -> str | None:
+    def latest_states(
+        self, identity: str, counted: Counted, refunds: Sequence[str], at: str = ""
+    ) -> str | None:
         """Return SQL of the rows that are the latest state of their record; None if each has one row.
+
+        The column ``FIRST`` has the first of the instants ``at`` of the changes of each record.
 
         Raises
         ------
@@ -297,6 +345,13 @@ class Rows:
         }
         if not apart or counted.kind:
             return None
+        # Ids of the rows of a log tell nothing of the record.
+        apart |= {
+            name
+            for name in self.source.columns
+            if name not in {identity, *apart}
+            and self.scalar(f"count(DISTINCT {self.source.word(name)}) = count(*)")
+        }
         same = [name for name in self.source.columns if name not in apart]
         record = f"hash({', '.join(self.source.text(name) for name in same)})"
         ranks = " + ".join(
@@ -330,10 +385,21 @@ class Rows:
         )
         order = f"{of_change} DESC NULLS LAST, {ranks} DESC"
         is_latest = f"row_number() OVER (PARTITION BY {key}, {record} ORDER BY {order}) = 1"
+        first = f", min({at}) OVER (PARTITION BY {key}, {record}) AS {FIRST}" if at else ""
         return (
-            f"SELECT * FROM {relation} QUALIFY {key} IS NULL "
+            f"SELECT *{first} FROM {relation} QUALIFY {key} IS NULL "
             f"OR ({key}, {record}) NOT IN (SELECT (id, record) FROM ({groups})) OR {is_latest}"
         )
+
+
+def _are_of_deals(words: Iterable[str]) -> bool:
+    """Return whether statuses are those of deals, which are won or lost."""
+    return any(class_of("outcome", word) for word in words)
+
+
+def _are_flags(words: Sequence[str] | None) -> bool:
+    """Return whether words are yes or no."""
+    return bool(words) and {word.lower() for word in words or ()} <= {*YES, *NO}
 
 
 def _rank_sql(word: str, classes: Mapping[str, str | None]) -> str:

@@ -86,7 +86,6 @@
 
   /** @returns {string} a random UUID, also on pages without TLS */
   function newId() {
-    if (crypto.randomUUID) return crypto.randomUUID();
     return "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (digit) =>
       (+digit ^ (crypto.getRandomValues(new Uint8Array(1))[0] & (15 >> (+digit / 4)))).toString(16),
     );
@@ -101,7 +100,7 @@
   /** @returns {string | undefined} the stored tracker id */
   function readCookie() {
     // Pages in a sandbox have no cookies.
-    return safely(() => (document.cookie.match("(?:^|; )" + cookie + "=([\\w-]{36})(?:;|$)") || [])[1]);
+    return safely(() => document.cookie.match("(?:^|; )" + cookie + "=([\\w-]{36})(?:;|$)")?.[1]);
   }
 
   /** @param {string} value @param {number} seconds @param {string} of domain @param {string} name */
@@ -149,10 +148,12 @@
     return response.json();
   }
 
-  function grant() {
+  /** @param {boolean} [isHeard] from another tab, which has told the others */
+  function grant(isHeard) {
     isGranted = true;
     if (isStored || refuses || isAsking) return release();
-    tell(true);
+    // An echo would come after consent was withdrawn again, and a cookie is no news.
+    if (!isHeard && !readCookie()) tell(true);
     isAsking = true;
     held = held || [];
     if (!brought) return store();
@@ -213,6 +214,8 @@
     answered({ path: "c" });
     deny(true);
     tell(false);
+    // The slow answer to a page that was left may still set the cookie.
+    for (const seconds of [1, 5, 30]) setTimeout(() => isStored || removeCookie(), seconds * 1000);
   }
 
   /** Look up consent where it is stored: another page may have withdrawn it. */
@@ -455,16 +458,26 @@
     if (!link) return;
     const url = new URL(String(link.getAttribute("href")), document.baseURI);
     if (!/^https?:$/.test(url.protocol)) return;
-    const data = { url: url.href.slice(0, LONGEST_URL) };
+    const data = { url: short(url.href) };
     if (counted.has("downloads") && (link.hasAttribute("download") || FILES.test(url.pathname)))
-      attrib.event("file-download", data);
-    else if (counted.has("links") && url.host !== location.host) attrib.event("outbound-link", data);
+      note("file-download", data);
+    else if (counted.has("links") && url.host !== location.host) note("outbound-link", data);
+  }
+
+  /** @param {string | undefined} text @returns {string | undefined} what a field takes; an empty text is left out */
+  function short(text) {
+    return text ? text.slice(0, 1024) : undefined;
+  }
+
+  /** @param {string} type of what was counted beside page views @param {object} data */
+  function note(type, data) {
+    attrib.event(type, { url: short(shown), ...data });
   }
 
   function countScroll() {
     const { scrollHeight, clientHeight } = document.documentElement;
     const seen = (100 * (scrollY + clientHeight)) / Math.max(scrollHeight, 1);
-    while (depth < 100 && seen >= depth + 24) attrib.event("scroll-depth", { percent: (depth += 25), url: shown });
+    while (depth < 100 && seen >= depth + 24) note("scroll-depth", { percent: (depth += 25) });
   }
 
   /** @param {string} url @returns {string} without the value that a link has brought */
@@ -507,7 +520,7 @@
     const isForm = type === "submit";
     const link = isForm ? target : linkOf(target);
     if (!link || button === 2) return;
-    const own = /** @param {string} name */ (name) => submitter && submitter.getAttribute("form" + name);
+    const own = /** @param {string} name */ (name) => submitter?.getAttribute("form" + name);
     const holder = own("action") ? submitter : link;
     const name = holder === link ? (isForm ? "action" : "href") : "formaction";
     const address = holder.getAttribute(name);
@@ -543,13 +556,12 @@
     on("click auxclick", countClick, { capture: true });
     // A field may be called id or name.
     const send = /** @param {any} event */ ({ target: { attributes: named } }) =>
-      attrib.event("form-submit", { form: (named.id || named.name || {}).value || undefined, url: shown });
+      note("form-submit", { form: short((named.id || named.name || {}).value) });
     if (counted.has("forms")) on("submit", send, { capture: true });
     if (counted.has("scroll")) on("scroll", countScroll, { passive: true });
-    if (counted.has("hash")) on("hashchange", () => show());
     const [page] = /** @type {any[]} */ (performance.getEntriesByType("navigation"));
     if (counted.has("missing") && page.responseStatus === 404)
-      attrib.event("page-not-found", { url: shown, referrer: document.referrer.slice(0, LONGEST_URL) || undefined });
+      note("page-not-found", { referrer: short(document.referrer) });
   }
 
   function start() {
@@ -573,14 +585,15 @@
     if (partners.length) safely(connect);
     watch("pushState", () => show());
     watch("replaceState", showReplaced);
+    // Also of a change of the fragment.
     on("popstate", () => show());
     // Routers that use the Navigation API do not call the history; what both report counts once.
     const turn = /** @param {any} event */ ({ navigationType: type }) => (type === "replace" ? showReplaced() : show());
-    if (window.navigation) window.navigation.addEventListener("currententrychange", (event) => safely(() => turn(event)));
+    window.navigation?.addEventListener("currententrychange", (event) => safely(() => turn(event)));
     // Phones end hidden pages without a word.
     on("pagehide visibilitychange", ({ type }) => (type === "pagehide" || document.hidden) && flush());
     on("storage", (event) => {
-      if (event.key === cookie && event.newValue) event.newValue === "true" ? isDenied || grant() : deny(true);
+      if (event.key === cookie && event.newValue) event.newValue === "true" ? isDenied || grant(true) : deny(true);
     });
     on("pageshow", (event) => {
       // The browser shows a page again that it had kept.

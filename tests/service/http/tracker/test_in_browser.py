@@ -304,6 +304,39 @@ def test_withdrawn_consent_removes_the_cookie_and_the_id(page, script):
         assert page.evaluate("attrib.trackerId()") != before
 
 
+def test_a_late_answer_does_not_bring_a_withdrawn_cookie_back(page, script):
+    page.clock.install()
+    with site(Recorder(script, options='data-consent="granted"')) as url:
+        page.goto(url)
+        page.wait_for_function("document.cookie")
+        # The page that asked was left, so only the page that withdraws consent can see what its answer sets.
+        page.evaluate("[attrib.consent(false), (document.cookie = 'attrib-shop=' + attrib.trackerId())]")
+        page.clock.run_for(5_000)
+        assert page.evaluate("document.cookie") == ""
+
+
+def test_a_page_that_hears_of_consent_does_not_tell_it_again(page, script):
+    with site(Recorder(script)) as url:
+        page.goto(url)
+        page.wait_for_function("window.attrib?.trackerId")
+        # A page that the browser has kept hears it when it is shown again: consent may be withdrawn since.
+        told = page.evaluate(
+            """() => {
+                const told = [];
+                const { setItem } = Storage.prototype;
+                Storage.prototype.setItem = function (key, value) {
+                    told.push(key);
+                    setItem.call(this, key, value);
+                };
+                for (const newValue of ["true", "false"])
+                    dispatchEvent(new StorageEvent("storage", { key: "attrib-shop", newValue }));
+                return told;
+            }"""
+        )
+        assert "attrib-shop" not in told
+        assert page.evaluate("document.cookie") == ""
+
+
 def test_g200_global_privacy_control_keeps_anything_from_being_stored(page, script):
     recorder = Recorder(script, options='data-consent="granted"')
     page.add_init_script("Object.defineProperty(navigator, 'globalPrivacyControl', {value: true})")
@@ -417,13 +450,13 @@ GUIDE = (Path(__file__).parents[4] / "docs/how-to/measure-a-site.md").read_text(
 
 def test_what_the_script_counts_fits_the_declarations_of_the_guide(page, script, tmp_path):
     recorder = Recorder(script, options='data-count="links downloads forms scroll missing"')
-    # An address that was typed has no referrer, and a form need not have a name.
-    recorder.missing = {"/gone"}
+    # An address that was typed has no referrer, a form need not have a name, and addresses may be long.
+    long = "x" * 3_000
+    recorder.missing = {f"/gone?{long}"}
     with site(recorder) as url:
-        page.goto(f"{url}/gone")
-        page.evaluate(
-            "html => document.body.insertAdjacentHTML('beforeend', html)", BODY + "<form id=''></form>"
-        )
+        page.goto(f"{url}/gone?{long}")
+        body = BODY.replace("other.example/x", f"other.example/{long}") + "<form id=''></form>"
+        page.evaluate("html => document.body.insertAdjacentHTML('beforeend', html)", body)
         page.evaluate("addEventListener('click', (event) => event.preventDefault())")
         page.evaluate("addEventListener('submit', (event) => event.preventDefault())")
         for name in ("out", "file", "saved"):

@@ -1,0 +1,318 @@
+"""What rows tell by their structure: lines of orders, taxes, codes, negations, and the person that meets most."""
+
+import json
+
+import pandas as pd
+import pytest
+
+import attrib_ds as at
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.importers.content.rows import class_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
+
+VISITS = "email,time,source,medium,campaign\nann@x.example,2025-08-20,google,cpc,Spring\nbob@x.example,2025-08-21,meta,paid,\n"
+#: Order, email and day of three orders.
+ORDERS = ("7,ann@x.example,2025-09-03", "8,bob@x.example,2025-09-14", "9,ann@x.example,2025-09-25")
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Read conversions from text beside visits and spend; return values by id, and the journeys."""
+
+    def read_text(orders, visits=VISITS, spend=None, **options):
+        paths = {}
+        for name, text in {"visits.csv": visits, "orders.csv": orders, "spend.csv": spend}.items():
+            if text is not None:
+                paths[name] = tmp_path / name
+                paths[name].write_text(text, encoding="utf-8")
+        given = {} if spend is None else {"spend": paths["spend.csv"]}
+        journeys = at.read_journeys(paths["visits.csv"], paths.get("orders.csv"), **given, **options)
+        amount = next(name for name in journeys.events if name.startswith("statistics.revenue"))
+        return dict(zip(journeys.events["event.sourceId"], journeys.events[amount], strict=True)), journeys
+
+    return read_text
+
+
+def table(header, *rows):
+    return "\n".join([header, *rows])
+
+
+@pytest.mark.parametrize(
+    ("word", "state"),
+    [
+        ("niet betaald", "unpaid"), ("non payé", "unpaid"), ("Не проведён", "unpaid"), ("Unpaid", "unpaid"),
+        ("ei maksettu", "unpaid"), ("未払い", "unpaid"), ("Not shipped", "pending"), ("not refunded", "done"),
+        ("Invoice paid", "done"), ("Order complete", "done"), ("Paid, not shipped", "pending"),
+    ],
+)  # fmt: skip
+def test_a_denied_state_is_its_opposite(word, state):
+    assert class_of("status", word) == state
+
+
+@pytest.mark.parametrize(
+    ("header", "yes", "no", "count"),
+    [
+        ("Проведён", "Да", "Нет", 2),
+        ("Bezahlt", "ja", "nein", 2),
+        ("paid", "1", "0", 2),
+        ("Shipped", "yes", "no", 3),
+    ],
+)
+def test_columns_of_yes_and_no_are_named_by_a_state(read, header, yes, no, count):
+    rows = [f"{order},10,{answer}" for order, answer in zip(ORDERS, (yes, no, yes), strict=True)]
+    values, _ = read(table(f"order_id,email,date,total,{header}", *rows))
+    assert len(values) == count
+
+
+class TestLines:
+    HEADER = "order_id,email,date,product,amount"
+    LINES = (
+        "7,ann@x.example,2025-09-03,cup,10.50", "7,ann@x.example,2025-09-03,dish,20.00",
+        "8,bob@x.example,2025-09-14,cup,10.50",
+    )  # fmt: skip
+
+    def test_lines_of_other_products_are_added_up(self, read):
+        values, journeys = read(table(self.HEADER, *self.LINES))
+        assert values == {"7": 30.5, "8": 10.5}
+        assert "3 rows of 2 conversions, whose lines are added up" in journeys.notes[0]
+
+    def test_a_total_that_lines_repeat_counts_once(self, read):
+        orders = zip(ORDERS, ("30.50", "12.25", "99.00"), strict=True)
+        rows = [f"{order},{each},{total}" for order, total in orders for each in ("cup", "dish")]
+        values, _ = read(table("order_id,email,date,product,amount", *rows))
+        assert values == {"7": 30.5, "8": 12.25, "9": 99.0}
+
+    def test_a_row_that_stands_twice_counts_once(self, read):
+        values, journeys = read(table(self.HEADER, self.LINES[2], self.LINES[2]))
+        assert values == {"8": 10.5}
+        assert "2 rows of 1 conversion; the amount of each counts once" in journeys.notes[0]
+
+    @pytest.mark.parametrize(
+        "rows",
+        [
+            [
+                f"{line},9"
+                for line in ("7,ann@x.example,2025-09-03,cup,10.50", "7,bob@x.example,2025-09-03,cup,10.50")
+            ],
+            ["7,ann@x.example,2025-09-03,cup,10.50,9", "7,ann@x.example,2025-09-23,dish,20.00,9"],
+        ],
+    )
+    def test_rows_of_other_people_or_days_are_refused(self, read, rows):
+        with pytest.raises(InvalidRequest, match="more than distinct values of 'order_id'"):
+            read(table(f"{self.HEADER},shop", *rows))
+
+    def test_a_price_beside_quantities_may_be_that_of_a_piece(self, read):
+        rows = [f"{line},{count}" for line, count in zip(self.LINES, (2, 1, 3), strict=True)]
+        with pytest.raises(InvalidRequest, match="may be the price of a line or of a piece, beside 'Menge'"):
+            read(table("order_id,email,date,product,Preis,Menge", *rows))
+        values, _ = read(table("order_id,email,date,product,Einzelpreis,Menge", *rows))
+        assert values == {"7": 41.0, "8": 31.5}
+
+
+@pytest.mark.parametrize(
+    ("net", "tax"), [("Beløb ekskl. moms", "Moms"), ("Kwota netto", "Podatek"), ("first", "second")]
+)
+def test_a_column_at_a_rate_of_tax_is_no_amount(read, net, tax):
+    rows = [
+        f"{order},{amount}"
+        for order, amount in zip(ORDERS, ("80.00,20.00", "124.40,31.10", "9.60,2.40"), strict=True)
+    ]
+    values, _ = read(table(f"order_id,email,date,{net},{tax}", *rows))
+    assert values == {"7": 80.0, "8": 124.4, "9": 9.6}
+
+
+def test_two_amounts_without_a_relation_are_refused(read):
+    rows = [
+        f"{order},{amount}"
+        for order, amount in zip(ORDERS, ("84.10,121.35", "230.00,77.90", "15.25,64.00"), strict=True)
+    ]
+    with pytest.raises(InvalidRequest, match="may be the value, 'order_value' and 'order_amount'"):
+        read(table("order_id,email,date,order_value,order_amount", *rows))
+
+
+@pytest.mark.parametrize(
+    ("header", "cell", "value", "currency"),
+    [
+        ("Total (JPY)", '"1,500"', 1500.0, "JPY"),
+        ("Total (JPY)", '"1,500.00"', 1500.0, "JPY"),
+        ("Сума, грн", '"1 250,50"', 1250.5, "UAH"),
+    ],
+)
+def test_the_currency_in_a_header_tells_how_amounts_are_read(read, header, cell, value, currency):
+    values, journeys = read(table(f'order_id,email,date,"{header}"', f"{ORDERS[0]},{cell}"))
+    assert values == {"7": value}
+    assert journeys.events["statistics.revenue.currency"].tolist() == [currency]
+
+
+def test_a_header_with_two_currencies_is_refused_unless_the_user_says_which(read):
+    orders = table("order_id,email,date,Total USD (EUR)", f"{ORDERS[0]},12.50")
+    with pytest.raises(
+        InvalidRequest, match="names two currencies; say with currency='EUR' or currency='USD'"
+    ):
+        read(orders)
+    assert read(orders, currency="USD")[1].events["statistics.revenue.currency"].tolist() == ["USD"]
+
+
+def test_numbers_without_decimals_show_that_others_have_thousands(read):
+    values, _ = read(table("order_id,email,date,total", f'{ORDERS[0]},"2,400"', f"{ORDERS[1]},800"))
+    assert values == {"7": 2400.0, "8": 800.0}
+    with pytest.raises(InvalidRequest, match="'2,401' may be in thousands or have three decimals"):
+        read(table("order_id,email,date,total", f'{ORDERS[0]},"2,401"', f"{ORDERS[1]},800"))
+
+
+def test_dollars_beside_dates_that_begin_with_the_month_are_american(read):
+    rows = ('7,ann@x.example,9/28/2025,"$1,200.00"', "8,bob@x.example,9/3/2025,$80.50")
+    _, journeys = read(table("order_id,email,date,total", *rows))
+    assert journeys.events["statistics.revenue.currency"].tolist() == ["USD", "USD"]
+    assert "amounts in $ are read as USD" in journeys.notes[0]
+
+
+def test_lines_above_a_header_are_said(read):
+    _, journeys = read(table("Totals are in CHF or EUR", "order_id,email,date,total", f"{ORDERS[0]},10"))
+    assert "1 line above the header left out, such as 'Totals are in CHF or EUR'" in journeys.notes[0]
+
+
+def test_deals_count_at_their_end_and_open_ones_do_not(read):
+    rows = (
+        "D-1,ann@x.example,Vendida,01/08/2025,14/09/2025,10",
+        "D-2,bob@x.example,Em andamento,02/08/2025,,20",
+    )
+    values, journeys = read(table("id,email,Estado,Data de criação,Data de fechamento,Valor", *rows))
+    assert values == {"D-1": 10.0}
+    assert f"{journeys.events['eventDate'][0]:%Y-%m-%d}" == "2025-09-14"
+
+
+def test_a_log_of_states_has_one_order_at_its_first_instant(read):
+    rows = ("1,7,created,2025-09-01 10:00", "2,7,paid,2025-09-01 10:05", "3,8,created,2025-09-02 10:00",
+            "4,8,cancelled,2025-09-02 11:00")  # fmt: skip
+    orders = table(
+        "log_id,order_id,status,changed_at,email,total", *(f"{row},ann@x.example,120" for row in rows)
+    )
+    values, journeys = read(orders)
+    assert values == {"7": 120.0}
+    assert f"{journeys.events['eventDate'][0]:%H:%M}" == "10:00"
+
+
+def test_codes_that_tell_rows_apart_are_their_ids(read):
+    rows = [f"{order.replace('7,', 'A-7,')},10.50" for order in ORDERS]
+    values, _ = read(table("Buchungszeichen,email,date,total", *rows))
+    assert [*values] == ["A-7", "8", "9"]
+
+
+def test_credit_notes_reduce_the_invoice_that_they_name(read):
+    rows = ("F-1,Fatura,,ann@x.example,2025-09-03,100", "N-1,Nota de crédito,F-1,ann@x.example,2025-09-05,30")
+    values, _ = read(table("Documento,Tipo,Doc. origem,email,date,Total c/ IVA", *rows))
+    assert values == {"F-1": 70.0}
+
+
+@pytest.mark.parametrize(
+    ("refunded", "expected"), [(1250, {"ch_2": 80.0}), (250, {"ch_1": 10.0, "ch_2": 80.0})]
+)
+def test_a_flag_of_refund_leaves_out_what_was_given_back_whole(tmp_path, refunded, expected):
+    beside = {"currency": "eur", "livemode": True, "customer": "ann@x.example", "created": 1756900000}
+    charges = [
+        {"id": "ch_1", "amount": 1250, "amount_refunded": refunded, "refunded": True, **beside},
+        {"id": "ch_2", "amount": 8000, "amount_refunded": 0, "refunded": False, **beside},
+    ]
+    (tmp_path / "visits.csv").write_text(VISITS, encoding="utf-8")
+    (tmp_path / "charges.json").write_text(json.dumps({"object": "list", "data": charges}))
+    events = at.read_journeys(tmp_path / "visits.csv", tmp_path / "charges.json").events
+    assert dict(zip(events["event.sourceId"], events["statistics.revenue.amount"], strict=True)) == expected
+
+
+def test_people_are_those_of_the_columns_that_meet_most():
+    at_time, count = "2025-09-03 10:00", 20
+    visits = pd.DataFrame(
+        {
+            "user_id": range(1, 21),
+            "mail": [f"p{n}@x.example" for n in range(count)],
+            "date": at_time,
+            "source": "google",
+        }
+    )
+    # One of twenty numbers of customers is a number of visitors by chance.
+    orders = pd.DataFrame(
+        {
+            "order_id": range(count),
+            "user_id": range(20, 40),
+            "contact": visits["mail"],
+            "date": "2025-09-05",
+            "total": 5,
+        }
+    )
+    journeys = at.read_journeys(visits, orders)
+    assert (journeys.columns["touchpoints"]["user"], journeys.columns["conversions"]["user"]) == (
+        "mail",
+        "contact",
+    )
+
+
+def test_publishers_and_placements_are_below_their_network(read):
+    visits = "device,time,network,publisher,placement\nd1,2025-08-20,awin,blog-a,top\nd2,2025-08-21,awin,blog-b,foot\n"
+    _, journeys = read(
+        table("order_id,device,date,total", "7,d1,2025-09-03,10", "8,d2,2025-09-04,20"), visits=visits
+    )
+    assert {"awin/blog-a/top", "awin/blog-b/foot"} <= {*journeys.nodes["_id"]}
+
+
+class TestOneFile:
+    TOUCH = {"utm_source": "google", "utm_medium": "cpc"}
+
+    def last_touches(self, path):
+        journeys = at.read_journeys(path)
+        credits = at.attribute(journeys.paths(), "last_touch")
+        return credits[credits["value"] > 0].set_index("node_id")["value"].to_dict()
+
+    def test_events_of_purchases_are_conversions(self, tmp_path):
+        rows = [
+            {"event": "pageview", "time": "2025-08-01T08:00:00Z", "user": "u1", **self.TOUCH},
+            {
+                "event": "purchase",
+                "time": "2025-08-01T09:00:00Z",
+                "user": "u1",
+                "order_id": "O-1",
+                "revenue": 9.5,
+            },
+        ]
+        (tmp_path / "events.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        assert self.last_touches(tmp_path / "events.jsonl") == {"google/cpc": 9.5}
+
+    def test_a_file_has_a_list_of_each(self, tmp_path):
+        whole = {
+            "visits": [{"id": "a1", "time": "2025-08-01T08:00:00Z", "contact": "c1", **self.TOUCH}],
+            "orders": [{"number": "N1", "time": "2025-08-02T08:00:00Z", "contact": "c1", "total": 9.5}],
+        }
+        (tmp_path / "dump.json").write_text(json.dumps(whole))
+        assert self.last_touches(tmp_path / "dump.json") == {"google/cpc": 9.5}
+
+    def test_orders_have_lists_of_their_touches(self, tmp_path):
+        touches = [
+            {"at": f"2025-08-0{day}T08:00:00Z", "source": name, "medium": "cpc"}
+            for day, name in ((1, "bing"), (2, "google"))
+        ]
+        order = {
+            "order_id": "N1",
+            "ordered_at": "2025-08-05T08:00:00Z",
+            "customer_email": "a@x.example",
+            "total": 9.5,
+        }
+        (tmp_path / "orders.json").write_text(json.dumps([{**order, "touches": touches}]))
+        assert self.last_touches(tmp_path / "orders.json") == {"google/cpc": 9.5}
+
+    def test_a_click_stands_beside_its_sale(self, tmp_path):
+        rows = table(
+            "transaction,click_time,sale_time,customer,publisher,sale_amount",
+            "T1,2025-08-01 08:00,2025-08-01 09:00,c1,blog,9.50",
+        )
+        (tmp_path / "sales.csv").write_text(rows)
+        assert self.last_touches(tmp_path / "sales.csv") == {"blog": 9.5}
+
+
+def test_spend_has_a_column_for_each_month(read):
+    orders = table("order_id,email,date,total", f"{ORDERS[0]},10")
+    visits = "email,time,channel\nann@x.example,2025-08-20,google\nbob@x.example,2025-08-21,meta\n"
+    _, journeys = read(
+        orders, visits, "channel;July 2025;August 2025\ngoogle;100,00;200,50\nmeta;50,00;70,00\n"
+    )
+    assert journeys.spend.groupby("node_id")["spend"].sum().to_dict() == {"google": 300.5, "meta": 120.0}
