@@ -57,7 +57,7 @@ def lookup(record, path):
 
 
 def matches(node, values_of):
-    """Tell whether a record matches a predicate or a condition; `values_of` finds what a predicate is about."""
+    """Tell whether a record matches a predicate or a condition; `values_of` finds the values of one."""
     if rules := node.get("rules") or node.get("operands"):
         of = {"AND": all, "OR": any}[node.get("condition") or node["operator"]]
         return of(matches(rule, values_of) for rule in rules)

@@ -158,7 +158,7 @@ class Vendor(Operations):
 
 @contextmanager
 def serving(folder, variation: Variation | str = "plain", **data):
-    """Run a service until the block ends; it answers when the block starts. `data` are `seed`, `users`, `project`.
+    """Run a service until the block ends; it answers when the block starts. `data` are those of `World`.
 
     Yields its addresses, its project, the file of a key that fits, and the service itself.
     """
