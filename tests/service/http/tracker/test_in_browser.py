@@ -104,8 +104,14 @@ class Recorder:
         return status, {"Content-Type": "text/html"}, html("/t.js", head, self.options)
 
     @property
-    def hits(self):
+    def tries(self):
+        """Hits with their repetitions."""
         return [body for path, body in self.sent if path == "/c"]
+
+    @property
+    def hits(self):
+        """Hits, each once: a page that is left before it hears the answer sends its hit again."""
+        return [*{(hit["hitId"], hit["isPersistent"]): hit for hit in self.tries}.values()]
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +170,7 @@ def test_a_browser_that_is_driven_by_a_program_says_so(page, script):
     with site(recorder) as url:
         for path in ("/", "/driven"):
             page.goto(f"{url}{path}")
-            eventually(lambda path=path: recorder.hits and recorder.hits[-1]["pageUrl"].endswith(path))
+            eventually(lambda path=path: any(hit["pageUrl"] == f"{url}{path}" for hit in recorder.hits))
     assert [hit.get("isAutomated") for hit in recorder.hits] == [None, True]
 
 
@@ -353,8 +359,8 @@ def test_a_hit_that_is_refused_for_now_is_sent_again(page, script):
     recorder.statuses = [503, 202]
     with site(recorder) as url:
         page.goto(url)
-        eventually(lambda: len(recorder.hits) == 2)
-    first, second = recorder.hits
+        eventually(lambda: len(recorder.tries) == 2)
+    first, second = recorder.tries
     assert first["hitId"] == second["hitId"]
     assert first["date"] == second["date"]
     assert first["sentAt"] < second["sentAt"]
@@ -367,8 +373,8 @@ def test_a_page_that_is_left_sends_what_waits(page, script):
         with page.expect_response("**/c"):
             page.goto(url)
         page.goto("about:blank")
-        eventually(lambda: len(recorder.hits) == 2)
-    assert recorder.hits[0]["hitId"] == recorder.hits[1]["hitId"]
+        eventually(lambda: len(recorder.tries) >= 2)
+    assert len(recorder.hits) == 1
 
 
 ORDER = "attrib.event('order', {total: 10}, {nonce: 'n-1'})"
