@@ -66,7 +66,11 @@ class OwnSource:
             for level, column in words.items():
                 self._take(level, column)
             return
-        pairs = [each.name for each in self.table.profile.values() if each.holds("pair")]
+        pairs = [
+            name
+            for name, each in self.table.profile.items()
+            if each.holds("pair") and not _OF_FIRST.search(folded(name))
+        ]
         for column in [*pairs, *self._called(("origin", "attribution"))][:1]:
             shown = f"nullif(regexp_extract({self.table.source.word(column)}, '{_SHOWN}'), '')"
             kind, medium = (
@@ -106,7 +110,14 @@ class OwnSource:
             for name, each in self.table.profile.items()
             if evidence.weight("click", name) > 0 and (each.holds("instant") or each.holds("moment"))
         ]
-        node = self.table.find_node({}, required=False) if times and not self.columns else []
+        # Of the first and the last touch beside an order, the last one is next to it.
+        times = [name for name in times if not _OF_FIRST.search(folded(name))] or times
+        later = [
+            name
+            for name in self.table.source.columns
+            if not _OF_FIRST.search(folded(name)) and evidence.names_level("source", name)
+        ]
+        node = later or self.table.find_node({}, required=False) if times and not self.columns else []
         for column in node[:1]:
             self._take("source", column)
         return self.table.moment(times[0]) if node else "CAST(NULL AS TIMESTAMP)"

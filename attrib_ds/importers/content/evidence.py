@@ -29,9 +29,11 @@ _STOP_WORDS: Final = frozenset(
     ["d", "l", "de", "la", "del", "di", "da", "do", "des", "du", "the", "of", "ym", "s"]
 )
 EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+#: A name before the address of a person.
+_NAME_AND_EMAIL: Final = re.compile(r"[^@<(]*[<(] *[^@<(\s]+@[^@\s]+\.[^@\s]+ *[>)]")
 _ADDRESS: Final = re.compile(r"https?://[^/ ]")
 _CODE: Final = re.compile(
-    r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}", re.I
+    r"\{?[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}\}?|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}", re.I
 )
 _PHONE: Final = re.compile(
     r"\+[\d ()/.-]+|\(?0\d*[ ()/.-][\d ()/.-]+|\(\d{2,4}\) ?[\d .-]+|\d{3}[-.]\d{3}[-.]\d{4}"
@@ -132,7 +134,8 @@ KINDS: Final[dict[str, Callable[[str], object]]] = {
     "flag": lambda text: text in {"0", "1"},
     "long": lambda text: len(text) > 4,
     "clock": _CLOCK.fullmatch,
-    "email": EMAIL.fullmatch,
+    "digits of a clock": re.compile(r"([01]?\d|2[0-3])([0-5]\d){2}").fullmatch,
+    "email": lambda text: EMAIL.fullmatch(text) or _NAME_AND_EMAIL.fullmatch(text),
     "address": _ADDRESS.match,
     "path": lambda text: text.startswith("/"),
     "phone": _looks_like_phone,
@@ -193,7 +196,8 @@ def words_of(name: str) -> list[str]:
 
 #: A name with a currency: after a blank or in brackets, also the wide ones of Japanese.
 _WITH_CURRENCY: Final = re.compile(
-    r"(.+?)(?:[ _]([A-Za-z]{3})|[ _]?[(\[（]([^\d\s]{1,4})[)\]）]|,? ([^\w\s]|руб\.?|грн\.?))"
+    r"(.+?)(?:[ _]([A-Za-z]{3})|[ _]?[(\[（]([^\d\s]{1,4})[)\]）]|,? ([^\w\s]|руб\.?|грн\.?)"
+    r"|(?<=[a-z])(?!ALL)([A-Z]{3}))"
 )
 
 

@@ -211,7 +211,7 @@ def _from_tables(
     of_touches: bool = False,
 ) -> Source | None:
     """Read the likely table in a value of JSON; None if it has none."""
-    tables = objects.tables_in(whole, of_touches=of_touches)
+    tables = objects.tables_in(whole, argument, of_touches=of_touches)
     found = objects.likely(tables, argument) if len(tables) > 1 else tables
     if len(found) > 1:
         listed = ", ".join(repr(name) for name in found)
@@ -362,6 +362,8 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
                     continue
                 text = content[: error.start].decode(encoding)
             score = _score(text, letters or encoding, words.split())
+            # Words of ASCII decide between languages whose letters fit alike.
+            score += len({*words.split()} & {*re.findall("[a-z]{3,}", text.lower())}) / 1_000
             if score > scores.get(encoding, (-1.0, ""))[0]:
                 scores[encoding] = (score, text)
     ranked = sorted(scores.items(), key=lambda item: -item[1][0])

@@ -172,7 +172,7 @@ class Rows:
                 other = class_of("status", f"not {column}") or "pending"
                 classes = {word: "done" if word.lower() in YES else other for word in words}
             known = [name for name in classes.values() if name]
-            of_money = {"authorization", "refund", "void"} | ({"fee"} if column in named else set())
+            of_money = {"authorization", "refund", "void"} | ({"fee", "offer"} if column in named else set())
             of_money |= {"step"} if column in named and "sale" in known else set()
             # Beside a word for refunds, words that are not known are kinds of sales.
             if of == "kind" and column in named and {*known} & {"refund", "void"}:
@@ -296,7 +296,7 @@ class Rows:
             )
 
     def by_kind(self, counted: Counted, *, has_values: bool) -> None:
-        """Tell sales, authorizations, refunds and voids apart, and leave out fees, payouts and steps before.
+        """Tell sales, authorizations, refunds and voids apart, and leave out fees, offers and steps before.
 
         Without values, only sales count.
         """
@@ -308,7 +308,7 @@ class Rows:
             )
             counted.kind = f"CASE {word} {whens} ELSE 'sale' END" if has_values else ""
             for each, name in classes.items():
-                if name in {"fee", "step"} or (name != "sale" and not has_values):
+                if name in {"fee", "offer", "step"} or (name != "sale" and not has_values):
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
         for column in [name for name in self.named("kind") if name not in counted.columns]:
             words = self.words(column) or []
