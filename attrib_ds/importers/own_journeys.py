@@ -373,7 +373,7 @@ def _read_touchpoints(
     table.take_zone()
     if views is None and "node" not in named:
         table.warn_of_unused()
-    are_views = None if views is None else table.rows_of_kind(own_table.VIEWS)
+    are_views = None if views is None else table.rows_of_kind(evidence.WORDS["view"])
     bought = own_checks.purchases_in(table, named) if conversions is None and views is None else None
     points, rejected = table.read(where=are_views or (f"({bought}) IS NOT TRUE" if bought else "true"))
     own_checks.warn_of_copies(table)

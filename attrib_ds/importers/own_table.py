@@ -49,11 +49,6 @@ _CURRENCY: Final = "|".join(["[A-Za-z]{3}", *SIGNS])
 _UNIT_PRICES: Final = {"price", "unitprice", "itemprice", "productprice", "lineitemprice"}
 #: Names, folded, of columns with the first page of a visit, whose rows are not page views.
 _OF_VISITS: Final = {"landingpage", "firstpage", "entrypage"}
-#: Names, folded, of events that are page views.
-VIEWS: Final = (
-    "page", "pageview", "pageviewed", "viewedpage", "screen", "screenview", "pagepageview",
-    "amplitudepageviewed",
-)  # fmt: skip
 _MIDNIGHT: Final = "2000-01-01"
 #: Times of day with an offset; texts with a time of day, or with a count of seconds, in lower case.
 _OFFSET: Final = ":.*(z|utc|gmt|[+-][0-9]{2}(:?[0-9]{2})?)$"
@@ -70,10 +65,6 @@ _KINDS: Final = {
 }
 #: Names, folded, of amounts that are used if no other column has one.
 _WEAK: Final = {"subtotal", "price", "unitprice", "itemprice", "productprice", "lineitemprice"}
-#: Names, folded, of columns with time zones.
-_ZONES: Final = frozenset(
-    ["timezone", "tz", "zeitzone", "fuseau", "fuseauhoraire", "zonahoraria", "fusoorario", "fusohorario"]
-)
 #: Names of zones in brackets behind the name of a column.
 _ZONE_IN_NAME: Final = re.compile(r"[(\[](\w{3,4})\b")
 _HALF: Final = 0.5
@@ -99,12 +90,6 @@ _HEADER_ROWS: Final = 20
 _TWO_DAYS: Final = 172_800
 #: Last digits of a number of a telephone that are dialled at home, and numbers that are compared.
 _LOCAL_DIGITS, _MOST_PHONES = 8, 5_000
-#: Columns of summaries, which have sums by campaign or day.
-_TOTALS: Final = (
-    "sessions", "visits", "visitors", "users", "total_users", "active_users", "new_users", "unique_visitors",
-    "clicks", "impressions", "impr", "pageviews", "page_views", "views", "reach", "event_count",
-    "bounce_rate", "cost", "spend", "conversions",
-)  # fmt: skip
 #: Words in names of amounts that are parts of a unit of money.
 _UNITS: Final = (({"cents", "cent", "pence"}, 100), ({"micros", "micro"}, 1_000_000))
 #: Public files of paths write "conv" and "null".
@@ -305,7 +290,7 @@ class OwnTable:
 
     def _problem(self, role: str) -> str:
         """Describe why a table has no column for a role."""
-        totals = self.with_names(_TOTALS)
+        totals = self.with_names(COMMON_NAMES["sum"])
         if role == "user" and totals and not self.common("user"):
             return f"{self.name} is a summary: it has sums ({ten(totals)}) and no column of people"
         if role == "date" and (unread := self._unread_dates()):
@@ -331,7 +316,7 @@ class OwnTable:
             return f"row {header} looks like the header; begin the table with it"
         if values := [name for name in self.source.columns if re.fullmatch(r"[\d.,:/T -]*\d", name)]:
             return f"{values[0]!r} looks like a value; if the header is missing, add a row of names"
-        if role == "user" and self.with_names(_TOTALS) and not self.common("user"):
+        if role == "user" and self.with_names(COMMON_NAMES["sum"]) and not self.common("user"):
             return (
                 "paths need one row per visit or contact, with an id of the person; export those, and pass a "
                 f"summary with costs as the spend; if a column has people, {_how_to_name(called)}"
@@ -765,7 +750,7 @@ class OwnTable:
             If a column of zones is elsewhere or a zone is not known; then it is not used.
         """
         used = self.used()
-        zones = [name for name in self.source.columns if folded(name) in _ZONES and name not in used]
+        zones = [name for name in self.with_names(COMMON_NAMES["zone"]) if name not in used]
         if self.format is not None or not any(map(self.is_filled, zones)):
             return
         given = self.columns["date"]
@@ -818,7 +803,9 @@ class OwnTable:
         others = [name for name in addresses if name not in {page, *pages}]
         referrer = next((name for name in [*referrers, *others] if self.is_filled(name)), None)
         paths = [name for name in pages if self.profile[name].shares["path"] > _HALF]
-        are_views = bool(paths) and (referrer in addresses or self.rows_of_kind(VIEWS) is not None)
+        are_views = bool(paths) and (
+            referrer in addresses or self.rows_of_kind(evidence.WORDS["view"]) is not None
+        )
         page = page or (paths[0] if are_views else None)
         # Addresses with parameters of campaigns tell where visits come from, better than words alone do.
         tagged = [each.name for each in self.profile.values() if each.shares["tagged"]]
@@ -838,7 +825,7 @@ class OwnTable:
         if page is not None and referrer is None and not tagged and not self.with_names(others):
             # Pages alone tell nothing of where visits come from; words beside them may.
             may_tell = any(_may_be_campaign(each) for each in self.profile.values() if each.name != page)
-            page = None if may_tell and self.rows_of_kind(VIEWS) is None else page
+            page = None if may_tell and self.rows_of_kind(evidence.WORDS["view"]) is None else page
         is_of_visits = page is not None and folded(page) in _OF_VISITS and bool(self.common("part_of_node"))
         return None if page is None or is_of_visits else (page, referrer)
 

@@ -16,6 +16,9 @@ from attrib_ds.records import written_values
 from attrib_ds.records.sources import ROW, Source, quoted
 
 _NAMES: Final = Path(__file__).with_name("names.tsv").read_text(encoding="utf-8").splitlines()[2:]
+_LISTS: Final = Path(__file__).with_name("words.tsv").read_text(encoding="utf-8").splitlines()[2:]
+#: Values by what they are.
+WORDS: Final = {of: tuple(words.split()) for of, _, words in (line.partition("\t") for line in _LISTS)}
 _SAMPLE: Final = 1_000
 _LONGEST_NAME, _LONGEST_WORD = 4, 6
 #: Words before what an amount has within it, and before what it has not.
@@ -39,18 +42,6 @@ _PHONE: Final = re.compile(
     r"\+[\d ()/.-]+|\(?0\d*[ ()/.-][\d ()/.-]+|\(\d{2,4}\) ?[\d .-]+|\d{3}[-.]\d{3}[-.]\d{4}"
 )
 _FLOAT_ID: Final = re.compile(r"-?\d+(\.0)?")
-_MEDIA: Final = frozenset([
-    "cpc", "ppc", "cpm", "cpv", "organic", "referral", "email", "e-mail", "social", "paid_social",
-    "paidsocial", "display", "affiliate", "affiliates", "(none)", "none", "direct", "push", "sms",
-    "banner", "video", "retargeting", "paid", "search", "newsletter", "print",
-])  # fmt: skip
-_SOURCES: Final = frozenset([
-    "google", "bing", "facebook", "instagram", "yandex", "newsletter", "linkedin", "tiktok",
-    "pinterest", "youtube", "duckduckgo", "yahoo", "baidu", "meta", "twitter", "x", "snapchat",
-    "reddit", "criteo", "amazon", "ecosia", "(direct)", "direct", "chatgpt.com", "vk", "whatsapp",
-])  # fmt: skip
-#: Where a library of events runs, which tells nothing of where a visit comes from.
-_RUNTIMES: Final = frozenset(["client", "server", "browser", "web", "mobile", "sources"])
 _CLOCK: Final = re.compile(r"([01]?\d|2[0-3])(:[0-5]\d){1,2}(\.\d+)?( ?[AaPp]\.?[Mm]\.?)?|\d\d\.\d\d\.\d\d")
 _MOST: Final = 0.9
 #: Kinds of values that cannot be ids.
@@ -142,11 +133,11 @@ KINDS: Final[dict[str, Callable[[str], object]]] = {
     "code": _CODE.fullmatch,
     "float": _FLOAT_ID.fullmatch,
     "currency": lambda text: text.upper() in CURRENCIES,
-    "medium": lambda text: text.lower() in _MEDIA,
-    "source": lambda text: text.lower() in _SOURCES,
-    "runtime": lambda text: text.lower() in _RUNTIMES,
+    "medium": lambda text: text.lower() in WORDS["medium"],
+    "source": lambda text: text.lower() in WORDS["source"],
+    "runtime": lambda text: text.lower() in WORDS["runtime"],
     "tagged": lambda text: "utm_source=" in text,
-    "pair": lambda text: " / " in text and text.rpartition(" / ")[2].lower() in _MEDIA,
+    "pair": lambda text: " / " in text and text.rpartition(" / ")[2].lower() in WORDS["medium"],
 }
 
 

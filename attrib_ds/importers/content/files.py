@@ -170,14 +170,12 @@ def _from_json(connection: duckdb.DuckDBPyConnection, path: Path, head: bytes, a
     first, _, rest = head.partition(b"\n")
     has_lines = head.startswith(b"{") and rest.strip() and objects.decoded(first)
     has_rows = has_lines or re.match(rb"\[\s*\{", head)
-    first_row = _first_object(head.removeprefix(b"["))
-    of_touches = argument == "touchpoints" and objects.has_touches(first_row)
-    if not has_rows or of_touches or objects.has_parts(first_row):
+    if not has_rows or objects.has_parts(_first_object(head.removeprefix(b"[")), argument):
         text = _whole(path, None).encode()
         whole = (
             [*map(objects.decoded, filter(None, text.splitlines()))] if has_lines else objects.decoded(text)
         )
-        source = _from_tables(connection, whole, path, argument, of_touches=of_touches)
+        source = _from_tables(connection, whole, path, argument)
         if source is not None:
             return source
     return sources.open_source(connection, path, argument=argument, form=".json")
@@ -203,15 +201,10 @@ def _first_object(text: bytes) -> Any:
 
 
 def _from_tables(
-    connection: duckdb.DuckDBPyConnection,
-    whole: Any,
-    path: Path,
-    argument: str,
-    *,
-    of_touches: bool = False,
+    connection: duckdb.DuckDBPyConnection, whole: Any, path: Path, argument: str
 ) -> Source | None:
     """Read the likely table in a value of JSON; None if it has none."""
-    tables = objects.tables_in(whole, argument, of_touches=of_touches)
+    tables = objects.tables_in(whole, argument)
     found = objects.likely(tables, argument) if len(tables) > 1 else tables
     if len(found) > 1:
         listed = ", ".join(repr(name) for name in found)

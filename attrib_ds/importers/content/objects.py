@@ -17,10 +17,6 @@ from attrib_ds.records.sources import ROW, Source, quoted
 Rows = list[dict[str, Any]]
 
 _DEEPEST: Final = 3
-#: Keys beside the rows of an answer.
-_BESIDE: Final = frozenset(
-    ["included", "aggregations", "aggs", "facets", "errors", "warnings", "links", "_shards", "schema", "meta"]
-)
 #: Ends of names under which databases write one value with its type.
 _TYPED: Final = re.compile(
     r"(\.(\$(oid|date|numberDecimal|numberLong|numberInt|numberDouble|uuid)"
@@ -43,11 +39,11 @@ def decoded(text: bytes) -> Any:
         return None
 
 
-def tables_in(whole: Any, argument: str = "", *, of_touches: bool = False) -> dict[str, Rows]:
+def tables_in(whole: Any, argument: str = "") -> dict[str, Rows]:
     """Return the tables in a value of JSON by the keys above them; none if it is a row itself.
 
-    Those of touches are the lists of them in rows of conversions. Of several lists in a row, the rows are in
-    the one that fits the argument.
+    Touchpoints may be lists in rows of conversions. Of several lists in a row, the rows are in the one that
+    fits the argument.
 
     Examples
     --------
@@ -59,7 +55,7 @@ def tables_in(whole: Any, argument: str = "", *, of_touches: bool = False) -> di
     {'visits': [{'key': 'ann1', 'key 2': 'p1', 't': 1}, {'key': 'bob2', 'key 2': 'p2', 't': 2}]}
     """
     if _are_rows(whole):
-        return {"": _spread(whole, argument, of_touches=of_touches)}
+        return {"": _spread(whole, argument)}
     if isinstance(whole, list) and whole:
         names, *rows = whole
         return {"": _with_names(names, rows)} if _names(names) and _fit(rows, len(names)) else {}
@@ -78,7 +74,7 @@ def _below(value: dict[str, Any], path: str, depth: int, argument: str) -> Itera
         return
     for name, each in value.items():
         below = f"{path}.{name}" if path else name
-        if name in _BESIDE:
+        if name in evidence.WORDS["beside"]:
             continue
         if _are_rows(each):
             yield below, _spread(each, argument)
@@ -90,16 +86,9 @@ def _are_rows(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
 
 
-def has_parts(row: Any) -> bool:
-    """Return whether an object has no instant, and a list of objects that have: the rows are in the list."""
-    return isinstance(row, dict) and not _has_instants([row]) and bool(_parts_of([row]))
-
-
-def has_touches(row: Any) -> bool:
-    """Return whether an object has a list of objects with an instant and a source."""
-    parts = _parts_of([row]) if isinstance(row, dict) else {}
-    keys = {key for rows in parts.values() if len(parts) == 1 for part in rows for key, _ in _leaves(part)}
-    return any(evidence.names_level(level, key) for level in ("source", "medium", "node") for key in keys)
+def has_parts(row: Any, argument: str) -> bool:
+    """Return whether the rows of an argument are in a list in an object, which is none itself."""
+    return isinstance(row, dict) and _spread([row], argument) != [row]
 
 
 def _parts_of(rows: Rows) -> dict[str, Rows]:
@@ -112,10 +101,13 @@ def _parts_of(rows: Rows) -> dict[str, Rows]:
     return parts
 
 
-def _spread(rows: Rows, argument: str, *, of_touches: bool = False) -> Rows:
+def _spread(rows: Rows, argument: str) -> Rows:
     """Return the rows in the lists of objects without an instant, or with touches, beside what they say."""
     parts = _parts_of(rows)
     name, *others = likely(parts, argument) if len(parts) > 1 else parts or [""]
+    keys = {key for part in parts.get(name, [])[:_SAMPLE] for key, _ in _leaves(part)}
+    levels = ("source", "medium", "node") if argument == "touchpoints" else ()
+    of_touches = any(evidence.names_level(level, key) for level in levels for key in keys)
     if not name or others or (_has_instants(rows) and not of_touches):
         return rows
     # Beside several lists, an id is that of the person.

@@ -18,14 +18,8 @@ from attrib_ds.records.sources import COMPUTED, Source, literal, quoted
 _STATES: Final = Path(__file__).with_name("states.tsv").read_text(encoding="utf-8").splitlines()[2:]
 #: Different words of a column of statuses, at most; those of one that no name tells.
 _MOST_WORDS, _MOST_UNNAMED, _MOST_SAID = 200, 12, 10
-YES: Final = (
-    "1", "true", "yes", "t", "y", "ja", "oui", "si", "sí", "sim", "tak", "1.0", "wahr", "x", "да", "так",
-    "igen", "ano", "evet", "kyllä", "是", "はい", "예",
-)  # fmt: skip
-NO: Final = (
-    "0", "false", "no", "f", "n", "nein", "non", "não", "nie", "nee", "nej", "0.0", "нет", "ні", "nem", "ne",
-    "hayır", "ei", "否", "いいえ", "아니오", "",
-)  # fmt: skip
+YES: Final = evidence.WORDS["yes"]
+NO: Final = (*evidence.WORDS["no"], "")
 #: What turns a state into its opposite: a word before it, or a syllable that it begins with.
 _NOT: Final = re.compile(
     r"\b(?:not|nicht|non|niet|no|nao|nie|ej|inte|ikke|ei|ne|nem|не|нет|ні|sin|sans|senza|sem|bez|ohne|pas|utan"
