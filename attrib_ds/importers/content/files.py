@@ -33,13 +33,8 @@ _LETTERS: Final = Path(__file__).with_name("letters.tsv").read_text(encoding="ut
 _START_BYTES: Final = 1 << 16
 _MOST_BYTES: Final = 1 << 28
 #: Lines of frames as clients of databases draw them, and those of ASCII.
-_FRAME: Final = str.maketrans(
-    {
-        **dict.fromkeys("─━═╌┄", "-"),
-        **dict.fromkeys("│┃║┆", "|"),
-        **dict.fromkeys("┌┬┐├┼┤└┴┘╭╮╰╯╒╤╕╞╪╡╘╧╛╔╦╗╠╬╣╚╩╝╟╫╢┏┳┓┣╋┫┗┻┛┡╇┩", "+"),
-    }
-)
+_CORNERS: Final = "┌┬┐├┼┤└┴┘╭╮╰╯╒╤╕╞╪╡╘╧╛╔╦╗╠╬╣╚╩╝╟╫╢┏┳┓┣╋┫┗┻┛┡╇┩"
+_FRAME: Final = str.maketrans("─━═╌┄│┃║┆" + _CORNERS, "-----||||" + "+" * len(_CORNERS))
 _RULE: Final = re.compile(r"\s*[+|]?[-=+|\s]*-{3,}[-=+|\s]*|-\[ RECORD 1 \][-+]*|\*+ 1\. row \*+")
 #: Where a row begins that is printed with a line for each of its cells.
 _RECORD: Final = re.compile(r"-\[ RECORD \d+ \][-+]*|\*+ \d+\. row \*+")

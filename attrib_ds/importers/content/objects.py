@@ -112,21 +112,14 @@ def _spread(rows: Rows, argument: str) -> Rows:
         return rows
     # Beside several lists, an id is that of the person.
     ids = {each: f"person.{each}" for each in ("id", "_id", "key", "number") if len(parts) > 1}
-    return [
-        {
-            **{ids.get(each, f"{name}.parent.{each}" if each in part else each): it for each, it in above},
-            **part,
-        }
-        for row in rows
-        for above in [
-            [
-                (each, of_row)
-                for each, of_row in row.items()
-                if each not in {name, *parts} and not (of_touches and _has_instants([{each: of_row}]))
-            ]
-        ]
-        for part in row.get(name) or []
-    ]
+    spread: Rows = []
+    for row in rows:
+        kept = [each for each in row if each not in parts]
+        kept = [each for each in kept if not (of_touches and _has_instants([{each: row[each]}]))]
+        for part in row.get(name) or []:
+            called = {each: f"{name}.parent.{each}" if each in part else each for each in kept} | ids
+            spread.append({**{called[each]: row[each] for each in kept}, **part})
+    return spread
 
 
 def _leaves(row: dict[str, Any], depth: int = _DEEPEST) -> Iterator[tuple[str, Any]]:
