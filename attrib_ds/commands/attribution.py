@@ -90,7 +90,11 @@ def attribute(options: argparse.Namespace) -> int:
     unreadable = _write_rejected(rejected, options.out)
     written = ""
     if options.out is not None:
-        notes = (f"{counts}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
+        unread = ", ".join(
+            f"{display.counted(rows, 'unreadable rows')} of {file}"
+            for file, rows in rejected["file"].value_counts(sort=False).items()
+        )
+        notes = (f"{counts}; lookback {options.lookback}; {unread or 'no unreadable rows'}.",)
         written = _write_report(options.out, credits, read.paths, "Credited conversions", notes)
         if read.reading is not None:
             (options.out / "reading.json").write_text(read.reading.to_json() + "\n", encoding="utf-8")

@@ -236,6 +236,7 @@ def test_unreadable_rows_are_listed_in_a_file(files, tmp_path, capsys):
     listed = pd.read_csv(out / "unreadable-rows.csv")
     assert listed["row"].tolist() == [3]
     assert listed["reason"].str.startswith("date is not a date: 'soon'").all()
+    assert "1 unreadable row of touches.csv." in (out / "report.html").read_text(encoding="utf-8")
 
 
 def test_aggregated_paths(tmp_path, capsys):
