@@ -58,10 +58,7 @@ _AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
 #: Kinds of values that the columns of a role have.
 _KINDS: Final = {
     "date": ("instant", "count"),
-    "value": ("amount",),
-    "refund": ("amount",),
-    "quantity": ("amount",),
-    "spend": ("amount",),
+    **dict.fromkeys(("value", "refund", "quantity", "spend"), ("amount",)),
 }
 #: Names, folded, of amounts that are used if no other column has one.
 _WEAK: Final = {"subtotal", "price", "unitprice", "itemprice", "productprice", "lineitemprice"}
@@ -301,9 +298,11 @@ class OwnTable:
 
     def _unread_dates(self) -> list[str]:
         """Return the columns that are named as dates and have values."""
-        named = {*self.with_names(COMMON_NAMES["date"])}
-        known = [name for name in self.source.columns if name in named or evidence.weight("date", name) > 0]
-        return list(filter(self.is_filled, known))
+        return [
+            each.name
+            for each in self.profile.values()
+            if each.filled and evidence.weight("date", each.name) > 0
+        ]
 
     def _nearest(self, names: Sequence[str]) -> list[str]:
         """Return the columns, those whose names are like one of some first."""
@@ -373,13 +372,10 @@ class OwnTable:
             }
             ids = dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])])
             known = sorted(filter(self._may_be_conversion, ids), key=self._is_weak_id)
-            own = [
-                name
-                for name in known
-                if _OF_ORDER.match(folded(name)) and self.profile[name].distinct == self.profile[name].rows
-            ]
-            is_of_click = bool(known) and _OF_CLICK.match(folded(known[0])) is not None
-            return [*dict.fromkeys([*own[:1], *known])] if is_of_click else known
+            if known and _OF_CLICK.match(folded(known[0])):
+                unique = {each.name for each in columns if each.distinct == each.rows}
+                known.sort(key=lambda name: name not in unique or not _OF_ORDER.match(folded(name)))
+            return known
         if role == "node":
             return [name for name in named if not self.profile[name].holds("runtime")]
         if kinds is None:
