@@ -868,7 +868,7 @@ class OwnTable:
         return self.find("quantity", named, required=False)
 
     def code_of_rows(self) -> str | None:
-        """Return the first column of codes that tell all rows apart, or all their instants."""
+        """Return the first column of codes that tell all rows apart, or all their instants, or are like #17."""
         used, at = self.used(), self._select["date"]
         found = [
             each.name
@@ -883,7 +883,8 @@ class OwnTable:
             word = self.source.word(name)
             codes, pairs, instants = (f"count(DISTINCT {each})" for each in (word, f"({word}, {at})", at))
             tells = f"{codes} = {pairs} AND {instants} > 2 AND {instants} >= {_MOSTLY} * {codes}"
-            if self.scalar(f"count({word}) = count(*) AND ({codes} = count(*) OR {tells})"):
+            numbered = f"bool_and(regexp_matches({word}, '^#[0-9]+$'))"
+            if self.scalar(f"count({word}) = count(*) AND ({numbered} OR {codes} = count(*) OR {tells})"):
                 return name
         return None
 

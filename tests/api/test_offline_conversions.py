@@ -104,9 +104,10 @@ def test_a_row_that_was_rejected_can_be_corrected(shop):
         ("Contact", 900, "expected an email address, got number 900"),
         (
             "Closed",
-            "31/01/2025",
-            "expected a date such as '2025-01-31' or '2025-01-31T12:00:00Z'; pass dayfirst=True or "
-            "dayfirst=False, got text '31/01/2025'",
+            "01/02/2025",
+            "expected a date such as '2025-01-31' or '2025-01-31T12:00:00Z'; it is 1 February 2025 with "
+            "dayfirst=True and 2 January 2025 with dayfirst=False; no row has a day above 12, so pass "
+            "dayfirst=True or dayfirst=False, got text '01/02/2025'",
         ),
         ("Closed", None, "expected a value, got nothing"),
         ("Closed", "1970-01-01", "expected a date from 1990 to 24 hours ahead, got text '1970-01-01'"),
@@ -353,7 +354,9 @@ def test_dates_are_read_as_in_own_files(shop, written, options, expected):
     [
         (["900,00", "1.450,50"], {}, [900.0, 1450.5]),
         (["1,450.50", "7"], {}, [1450.5, 7.0]),
-        (["1.450", "7"], {"decimal": ","}, [1450.0, 7.0]),
+        (["1.451", "7"], {"decimal": ","}, [1451.0, 7.0]),
+        # With three decimals, 7 would be 7.000, or 1.450 would be 1.45.
+        (["1.450", "7"], {}, [1450.0, 7.0]),
     ],
 )
 def test_amounts_are_read_as_in_own_files(shop, amounts, options, expected):
@@ -364,8 +367,8 @@ def test_amounts_are_read_as_in_own_files(shop, amounts, options, expected):
 
 
 def test_an_amount_that_may_be_in_thousands_is_refused(shop):
-    with pytest.raises(at.errors.InvalidRequest, match="in the column 'Amount', '1.450'.*decimal=','"):
-        at.send_conversions(shop, deals(Amount=["1.450", "7"]), **COLUMNS)
+    with pytest.raises(at.errors.InvalidRequest, match="in the column 'Amount', '1.451'.*decimal=','"):
+        at.send_conversions(shop, deals(Amount=["1.451", "7"]), **COLUMNS)
     sent = at.send_conversions(shop, deals(Amount=["99.9", "7"]), **COLUMNS, decimal=",")
     assert sent["error"].dropna().tolist() == ["Amount in row 0: expected a number, got text '99.9'"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from support.service_records import hex_id, table, uuid, visit
-from support.vendor.running import serving
+from support.vendor.server import serving
 
 import attrib_ds as at
 from attrib_ds import Project, errors, event, interaction, node, user

@@ -80,7 +80,7 @@ def test_hits_that_waited_in_the_file_become_sessions(tmp_path, kept):
 def test_what_cannot_be_brought_up_to_date_stays_as_it_was(tmp_path, monkeypatch):
     file = earlier(tmp_path, FORMATS[-1])
     before = file.read_bytes()
-    monkeypatch.setattr("shutil.copyfile", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    monkeypatch.setattr("shutil.copyfileobj", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
     with pytest.raises(
         Unavailable, match="cannot be brought up to date: .*No space left.*; it was not changed"
     ):

@@ -36,11 +36,6 @@ def answered(form, values, variation, status=200, headers=None):
     return Response(Template(text).substitute(values | quoted), status, headers, media or None)
 
 
-def json_answer(value, variation):
-    """Answer with JSON."""
-    return answered(SERVICE["writes"]["record"], {"record": value}, variation)
-
-
 def refusal(status, message, form, variation, headers=None):
     """Answer an error in one of the forms that services have."""
     values = {"status": status, "message": message, "title": HTTPStatus(status).phrase}
@@ -55,11 +50,13 @@ def shaped(kind, record, variation):
         lengths |= {"off": record["duration"] + 0.001, "absent": "~"}
         record = record | {"duration": lengths[variation.duration]}
     if kind == "events":
-        types, content = record["~types"], record["event"]
-        metrics = [m for m in record["~metrics"].values() if variation.builtins or m["key"] in types]
-        forms = {"metric": {k: {"raw": v, "current": v} for k, v in content.items()}, "empty": {}, "list": []}
-        record = record | {"metrics": [shaped("metrics", metric, variation) for metric in metrics]}
-        record |= {"event": forms.get(form, content), "user": [] if form == "list" else record["user"]}
+        values = {name: value["raw"] for name, value in record["event"].items()}
+        forms = {"metric": record["event"], "values": values, "empty": {}, "list": []}
+        types, metrics = record["~types"], record["~metrics"].values()
+        metrics = [one for one in metrics if variation.builtins or one["key"] in types]
+        metrics = [shaped("metrics", one, variation) for one in metrics]
+        user = [] if form == "list" else record["user"]
+        record = record | {"metrics": metrics, "event": forms[form], "user": user}
     record = {name: value for name, value in record.items() if name[0] != "~" and value != "~"}
     for pattern in variation.missing if mark % variation.missing_every == 0 else ():
         kept = SERVICE["records"][kind]["essential"] if pattern.endswith("*") else ()
@@ -90,7 +87,7 @@ def exported(columns, rows, kind, filename, variation):
         table.to_csv(buffer, index=False, **SERVICE["dialects"][variation.export_dialect])
     else:
         table.to_excel(buffer, index=False)
-    media = SERVICE["media"][kind] if variation.export_type is None else variation.export_type
+    media = SERVICE["media"][kind] if variation.export_type == "of the file" else variation.export_type
     headers = {"Content-Disposition": f'attachment; filename="{filename}.{kind}"'}
     return Response(buffer.getvalue(), 200, headers, media or None)
 

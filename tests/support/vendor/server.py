@@ -1,13 +1,14 @@
-"""An attribution service written from the specification alone: `Vendor`, an ASGI application over data in memory.
+"""An attribution service written from the specification alone: `Vendor`, and `serving`, which runs it.
 
-It has no operation that the specification does not list. `Variation` chooses among the answers that it leaves open.
+It has no operation that the specification does not list. `Variation` chooses among the answers that are open.
 """
 
 import asyncio
 import json
 import re
-import traceback
+import threading
 from collections import Counter
+from contextlib import contextmanager
 from datetime import timedelta
 from email.utils import format_datetime
 from functools import cache
@@ -15,15 +16,18 @@ from types import SimpleNamespace
 from urllib.parse import parse_qsl, unquote
 
 import jwt
+import pydantic
+import uvicorn
+from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from support.signing import service_account
-from support.vendor.answers import json_answer, refusal
-from support.vendor.operations import Operations
-from support.vendor.selection import RefusedError, checked, lookup
-from support.vendor.variations import CALLS, WRITES
+from support.vendor.answers import answered, refusal
+from support.vendor.operations import Operations, lookup, reader
+from support.vendor.variations import VARIATIONS, WRITES, Variation
 from support.vendor.world import SERVICE
+from support.waiting import eventually
 
 ASSERTION = {"verify_exp": False, "verify_iat": False, "verify_nbf": False, "require": ["iss", "aud", "exp"]}
 
@@ -41,7 +45,7 @@ class Vendor(Operations):
     def __init__(self, variation=None, **data):
         super().__init__(variation, **data)
         self.address, self.requests, self.failures = "http://localhost", [], []
-        self.tokens, self.calls, self.routes = {}, Counter(), {}
+        self.tokens, self.calls, self.routes = Counter(), Counter(), {}
         self.app = GZipMiddleware(self, minimum_size=1) if self.variation.gzip else self
         for name, spec in SERVICE["operations"].items():
             path = re.sub(r"^(/api/v\d|/auth)", rf"\1{self.variation.prefix}", spec["path"])
@@ -50,120 +54,129 @@ class Vendor(Operations):
     async def __call__(self, scope, receive, send):
         """Answer a request, or close its connection."""
         request = Request(scope, receive)
-        body = await request.body()
+        call = self.route(request, await request.body())
         await asyncio.sleep(self.variation.delay)
-        call, is_known = self.route(request)
-        fault = self.fault(call, body) if call.operation else None
-        response = self.answer(call, is_known, fault, request, body)
-        broken = fault.answer if fault and isinstance(fault.answer, str) else None
-        call.status = broken or response.status_code
+        fault = self.fault(call)
+        response = self.answer(call, fault)
+        call.status = fault.answer if fault and isinstance(fault.answer, str) else response.status_code
         self.requests.append(call)
         response.headers["Date"] = format_datetime(self.now(), usegmt=True)
-        if not broken:
+        if call.status == "cut":
+            # The server closes a connection whose response is shorter than its Content-Length.
+            response.body = response.body[: len(response.body) // 2]
+        if call.status not in ("lost", "dropped"):
             return await response(scope, receive, send)
-        if broken == "cut":
-            half, status, head = len(response.body) // 2, response.status_code, response.raw_headers
-            await send({"type": "http.response.start", "status": status, "headers": head})
-            await send({"type": "http.response.body", "body": response.body[:half], "more_body": True})
-        cycle = receive.__self__  # uvicorn's, of this request
-        while not cycle.disconnected:
-            cycle.transport.close()
-            await asyncio.sleep(0)
+        while not await request.is_disconnected():
+            receive.__self__.transport.close()  # uvicorn's, of this request
         return None
 
-    def route(self, request):
-        """Return the call of an operation, and whether its path is known with any method."""
-        path, query = request.scope["raw_path"].split(b"?")[0].decode(), dict(request.query_params)
-        found = {name: pattern.fullmatch(path) for name, pattern in self.routes.items()}
-        found = {name: match.groupdict() for name, match in found.items() if match}
-        call = SimpleNamespace(operation=None, path=request.url.path, query=query)
-        for name, given in found.items():
-            if SERVICE["operations"][name]["method"] == request.method:
-                call.operation, call.spec = name, SERVICE["operations"][name]
-                call.given = {key: unquote(value) for key, value in given.items()}
-        return call, bool(found)
+    def route(self, request, body):
+        """Return a call; what the specification does not list has no operation."""
+        call = SimpleNamespace(operation=None, method=request.method, path=request.url.path, status=404)
+        text = body if "form" in request.headers.get("content-type", "") else request.scope["query_string"]
+        call.query, call.body = dict(parse_qsl(text.decode(), keep_blank_values=True)), body
+        call.token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        for name, pattern in self.routes.items():
+            if match := pattern.fullmatch(request.scope["raw_path"].decode()):
+                spec, call.status = SERVICE["operations"][name], 405
+                if spec["method"] == request.method:
+                    given = {key: unquote(value) for key, value in match.groupdict().items()}
+                    call.operation, call.spec, call.given = name, spec, given
+        return call
 
-    def fault(self, call, body):
+    def fault(self, call):
         """Return the fault of this call, if it has one."""
-        found, kinds = None, ["writes" if call.operation in WRITES else "reads", "all"]
-        kinds = [call.operation, *(["token"] if call.operation == "exchange_token" else kinds)]
-        for index, fault in enumerate(self.variation.faults):
-            same = (call.path, str(call.query), body) if fault.per == "request" else None
-            key = index, call.operation, same
-            self.calls[key] += 1
-            fails = fault.on in kinds and self.calls[key] in CALLS[fault.calls]
-            found = found or (fault if fails else None)
-        return found
+        kinds = [call.operation, "writes" if call.operation in WRITES else "reads", "all"]
+        kinds = ["token"] if call.operation == "exchange_token" else kinds
+        for fault in self.variation.faults if call.operation else ():
+            same = (call.path, str(call.query), call.body) if fault.per == "request" else None
+            self.calls[call.operation, same] += 1
+            if fault.on in kinds and self.calls[call.operation, same] in range(*fault.calls):
+                return fault
+        return None
 
-    def answer(self, call, is_known, fault, request, body):
+    def answer(self, call, fault):
         """Carry out a call, as far as it is known and does not fail."""
-        variation, headers = self.variation, {}
-        if request.method == "HEAD" and variation.head:
-            return Response(status_code=variation.head)
+        variation = self.variation
         if call.operation is None:
-            status, form = variation.absent or (405 if is_known else 404), variation.absent_body
-            return refusal(status, f"no {call.path}", form or variation.error_body, variation)
-        response = Response()
-        if fault is None or fault.carried_out or fault.answer in ("lost", "cut"):
-            response = self.carry_out(call, request.headers.get("authorization", ""), body)
+            status = (call.method == "HEAD" and variation.head) or variation.absent or call.status
+            form = variation.absent_body or variation.error_body
+            return refusal(status, f"no {call.path}", form, variation)
+        response = self.carry_out(call) if fault is None or fault.carried_out else Response()
         if fault is None or isinstance(fault.answer, str):
             return response
-        if fault.retry_after:
-            date = format_datetime(self.now() + timedelta(seconds=2), usegmt=True)
-            headers["Retry-After"] = date if fault.retry_after == "date" else fault.retry_after
+        dates = {"date": format_datetime(self.now() + timedelta(seconds=2), usegmt=True)}
+        after = dates.get(fault.retry_after, fault.retry_after)
+        headers = {"Retry-After": after} if after else {}
         return refusal(fault.answer, "the service is unwell", variation.error_body, variation, headers)
 
-    def carry_out(self, call, authorization, body):
+    def carry_out(self, call):
         """Check a call and run its operation."""
-        spec, given = call.spec, call.given
+        spec, given, form = call.spec, call.given, call.spec.get("refusal", self.variation.error_body)
         try:
-            if call.operation == "exchange_token":
-                return self.exchange_token(dict(parse_qsl(body.decode())))
-            if self.variation.token_required == "all" or not spec.get("open"):
-                self.check_token(authorization)
+            if spec.get("token", "listed") in self.variation.token_required:
+                self.tokens[call.token] -= 1
+                if self.tokens[call.token] < 0:
+                    raise HTTPException(401, "Unauthorized")
             if given.get("projectId", self.world.project) != self.world.project:
-                raise RefusedError(403, "Forbidden resource")
-            members = json.loads(body or b"{}") if spec["method"] != "GET" else call.query
-            given |= spec.get("absent", {}) | checked(call.operation, members)
+                raise HTTPException(403, "Forbidden resource")
+            members = call.query or json.loads(call.body or b"{}")
+            given |= spec.get("absent", {}) | reader(call.operation).validate_python(members)
             for name, kind in spec.get("known", {}).items():
                 if lookup(given, name) not in getattr(self.world, kind):
-                    raise RefusedError(spec.get("unknown", 400), f"{name} identifies nothing")
+                    raise HTTPException(spec.get("unknown", 400), f"{name} identifies nothing")
             if given.get("startDate") and given.get("endDate") and given["startDate"] >= given["endDate"]:
-                raise RefusedError(400, "startDate must be less than endDate")
+                raise HTTPException(400, "startDate must be less than endDate")
             answer = getattr(self, spec.get("do", call.operation))(call)
-            return answer if isinstance(answer, Response) else json_answer(answer, self.variation)
-        except RefusedError as error:
-            return refusal(*error.args, self.variation.error_body, self.variation)
-        except Exception:  # noqa: BLE001  an error of this service, shown at its end
-            self.failures.append(traceback.format_exc())
-            return refusal(500, "Internal server error", self.variation.error_body, self.variation)
+            if not isinstance(answer, Response):
+                answer = answered(SERVICE["writes"]["record"], {"record": answer}, self.variation)
+            return answer
+        except HTTPException as error:
+            return refusal(error.status_code, error.detail, form, self.variation)
+        except (pydantic.ValidationError, jwt.InvalidTokenError) as error:
+            return refusal(400, str(error), form, self.variation)
+        except Exception as error:  # an error of this service, shown at its end
+            self.failures.append(error)
+            raise
 
-    def exchange_token(self, form):
+    def exchange_token(self, call):
         """Verify an assertion and issue a token."""
-        if self.variation.token_redirect:
+        variation, (key, public), text = self.variation, account(), call.given["assertion"]
+        if variation.token_redirect:
             headers = {"Location": f"{self.address}/login/oidc/token"}
-            return Response(status_code=self.variation.token_redirect, headers=headers)
-        (key, public), text = account(), form.get("assertion", "")
-        route = {"audience": self.address + self.routes["exchange_token"].pattern, "issuer": key["clientId"]}
-        known = {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "client_id": key["clientId"]}
-        known |= {"kid": key["privateKeyId"], "sub": key["serviceAccountEmail"]}
-        try:
-            found = jwt.decode(text, public, algorithms=["RS256"], options=ASSERTION, **route)
-            found |= jwt.get_unverified_header(text) | form
-            ahead = found["exp"] - self.now().timestamp()
-            if not known.items() <= found.items() or not 0 < ahead <= self.variation.assertion_ahead:
-                raise jwt.InvalidTokenError("the grant, client, key, account or exp is not accepted")
-        except jwt.InvalidTokenError as error:
-            return refusal(400, str(error), "grant", self.variation)
-        token = f"token-{len(self.tokens)}-{self.world.id()}"
-        self.tokens[token] = [self.now() + timedelta(hours=1), self.variation.token_uses]
-        answer = {"access_token": token} | SERVICE["tokens"][self.variation.token]
-        return json_answer(answer, self.variation)
+            return Response(status_code=variation.token_redirect, headers=headers)
+        known = {"audience": self.address + call.path, "issuer": key["clientId"]}
+        known |= {"subject": key["serviceAccountEmail"], "options": ASSERTION}
+        ahead = jwt.decode(text, public, ["RS256"], **known)["exp"] - self.now().timestamp()
+        kid = jwt.get_unverified_header(text)["kid"]
+        if kid != key["privateKeyId"] or not 0 < ahead <= variation.assertion_ahead:
+            raise jwt.InvalidTokenError("the key or exp is not accepted")
+        token = self.world.id("uuid")
+        self.tokens[token] = variation.token_uses
+        return {"access_token": token} | SERVICE["tokens"][variation.token]
 
-    def check_token(self, header):
-        """Refuse a request without a valid token."""
-        scheme, _, token = header.partition(" ")
-        known = self.tokens.get(token.strip()) if scheme.lower() == "bearer" else None
-        if known is None or known[0] <= self.now() or known[1] == 0:
-            raise RefusedError(401, "Unauthorized")
-        known[1] = known[1] and known[1] - 1
+
+@contextmanager
+def serving(folder, variation: Variation | str = "plain", **data):
+    """Run a service until the block ends; it answers when the block starts. `data` are those of `World`.
+
+    Yields its addresses, its project, the file of a key that fits, and the service itself.
+    """
+    variation = VARIATIONS[variation] if isinstance(variation, str) else variation
+    vendor, key = Vendor(variation, **data), folder / "vendor-key.json"
+    key.touch(mode=0o600)
+    key.write_text(json.dumps(account()[0]))
+    quiet = {"log_config": None, "log_level": "critical", "date_header": False, "port": 0}
+    server = uvicorn.Server(uvicorn.Config(vendor.app, http="h11", ws="none", lifespan="off", **quiet))
+    thread = threading.Thread(target=server.run, name="vendor", daemon=True)
+    thread.start()
+    try:
+        eventually(lambda: server.started)
+        vendor.address = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        bases = {"url": "/api/v1", "url_v2": "/api/v2", "auth_url": "/auth"}
+        bases = {name: f"{vendor.address}{base}{variation.prefix}" for name, base in bases.items()}
+        yield SimpleNamespace(**bases, project=vendor.world.project, key=key, vendor=vendor)
+    finally:
+        server.should_exit = True
+        thread.join(60)
+    assert not vendor.failures

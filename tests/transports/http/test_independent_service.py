@@ -1,12 +1,11 @@
 """The client with the independent service of `support.vendor`, in the variations that its specification allows."""
 
 from contextlib import contextmanager
-from dataclasses import replace
 from zlib import crc32
 
 import pandas as pd
 import pytest
-from support.vendor.running import serving
+from support.vendor.server import serving
 from support.vendor.variations import VARIATIONS, WRITES, Variation
 
 import attrib_ds as at
@@ -486,7 +485,7 @@ def test_campaigns_and_outlays_of_named_integrations_are_mirrored(served):
 
 def test_campaigns_that_cannot_be_found_are_named(served):
     # Without ids of integrations in interactions, none is mentioned.
-    variation = replace(VARIATIONS["plain"], missing=("interactions.integrationId",))
+    variation = Variation(missing=["interactions.integrationId"])
     with connected(served, variation) as shop, at.sync(shop, ":memory:") as mirror:
         check = at.admin.check(mirror)
     assert "integrations=" in check["problem"].item()

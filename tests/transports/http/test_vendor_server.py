@@ -13,7 +13,7 @@ import jwt
 import openpyxl
 import pytest
 import requests
-from support.vendor.running import serving
+from support.vendor.server import serving
 from support.vendor.variations import VARIATIONS, WRITES, Fault, Variation
 
 ADS = "/custom-ads/Google%20Ads/campaigns"
@@ -182,7 +182,7 @@ def test_filters_nest_and_a_node_selects_its_children(start):
     found = service.post(
         "/interactions/search", nodeFilter={"type": "condition", "condition": "AND", "rules": [node]}
     ).json()["data"]
-    root = world.vendors["Google Ads"]["node"]
+    root = world.vendors["Google Ads"]["nodeId"]
     assert found
     assert all(root in (row["nodeId"], world.nodes[row["nodeId"]]["parent"]) for row in found)
     assert (
@@ -361,6 +361,13 @@ def test_events_of_a_user_are_sorted_and_paged(start):
     assert service.get(f"/users/{'0' * 24}/events").json()["total"] == 0
     assert service.get(f"/users/{'0' * 24}/metrics").status_code == 404
     assert service.get(f"/users/{user['_id']}/events", sort="name").status_code == 400
+    mail = user["fields"]["email"][0]["current"]
+    assert service.send("no tracker", data=EVENT["data"] | {"mail": mail}).status_code == 200
+    totals = [
+        service.get(f"/users/{user['_id']}/events", attributable=only).json()["total"]
+        for only in ("true", "false")
+    ]
+    assert totals == [user["eventCount"], user["eventCount"] + 1]
 
 
 def test_event_types_are_listed_and_created(start):
@@ -427,7 +434,7 @@ def test_a_write_answers_in_each_form(start):
     bodies = {"write-204-empty": b"", "write-202-true": b"true", "write-200-text": b"OK", "write-200-null": b"null", "write-200-modified": b'{"modifiedCount": 1}'}  # fmt: skip
     for name, body in bodies.items():
         answer = start(name).write("update_event_state")
-        assert (answer.status_code, answer.content) == (VARIATIONS[name].write[0], body)
+        assert (answer.status_code, answer.content) == (VARIATIONS[name].write_status, body)
     assert start("every-write-204-empty").write("create_outlay").status_code == 204
 
 
