@@ -44,16 +44,9 @@ def views_of(table: own_table.OwnTable, page: str) -> str:
     return f"{row} IN ({rows})"
 
 
-#: Names, folded, of events that are conversions.
-_PURCHASES: Final = (
-    "purchase", "purchased", "ordercompleted", "ordercomplete", "completedorder", "orderplaced",
-    "placedorder", "checkoutcompleted", "transaction",
-)  # fmt: skip
-
-
 def purchases_in(table: own_table.OwnTable, named: Mapping[str, columns.Named]) -> str | None:
     """Return SQL for the rows that are events of purchases, unless a flag tells which are conversions."""
-    return None if "flag" in named or table.common("flag") else table.rows_of_kind(_PURCHASES)
+    return None if "flag" in named or table.common("flag") else table.rows_of_kind(evidence.WORDS["purchase"])
 
 
 def without_purchases(table: own_table.OwnTable) -> errors.InvalidRequest:

@@ -373,7 +373,7 @@ def _read_touchpoints(
     table.take_zone()
     if views is None and "node" not in named:
         table.warn_of_unused()
-    are_views = None if views is None else table.rows_of_kind(own_table.VIEWS)
+    are_views = None if views is None else table.rows_of_kind(evidence.WORDS["view"])
     bought = own_checks.purchases_in(table, named) if conversions is None and views is None else None
     points, rejected = table.read(where=are_views or (f"({bought}) IS NOT TRUE" if bought else "true"))
     own_checks.warn_of_copies(table)
@@ -692,20 +692,22 @@ def _with_sheets(touchpoints: object, conversions: object, reading: Reading) -> 
     if books[0] is None or books[0] != books[1]:
         return reading
     sheets = written_files.sheet_columns(books[0])
-    names = [*sheets]
+    # A sheet of notes is no table.
+    names = [name for name, columns in sheets.items() if len(columns) > 1]
     if len(names) == 2 and reading.sheet is reading.conversion_sheet is None:
         roles = ("conversion", "value")
         bought = [sum(evidence.weight(r, c) > 0 for r in roles for c in sheets[name]) for name in names]
         if bought[0] != bought[1]:
-            names.sort(key=lambda name: bought[[*sheets].index(name)])
+            names.sort(key=dict(zip(names, bought, strict=True)).__getitem__)
             warn(f"{books[0].name}: the touchpoints are the sheet {names[0]!r}, the conversions {names[1]!r}")
             return replace(reading, sheet=names[0], conversion_sheet=names[1])
-    read = reading.sheet if reading.sheet is not None else names[0]
-    own = reading.conversion_sheet if reading.conversion_sheet is not None else names[0]
-    if len(names) > 1 and read == own:
+    first = next(iter(sheets))
+    read = reading.sheet if reading.sheet is not None else first
+    own = reading.conversion_sheet if reading.conversion_sheet is not None else first
+    if len(sheets) > 1 and read == own:
         raise InvalidRequest(
             f"conversion_sheet: touchpoints and conversions are both the sheet {read!r} of "
-            f"{books[0].name!r}; pass another one; sheets: {', '.join(names)}"
+            f"{books[0].name!r}; pass another one; sheets: {', '.join(sheets)}"
         )
     return reading
 

@@ -44,6 +44,8 @@ class OwnSource:
         self.sql = dict.fromkeys((*LEVEL_NAMES, "came_from"), "CAST(NULL AS VARCHAR)")
         self.columns: list[str] = []
         self._known: list[str] = []
+        #: Columns that are not of a first touch: the last one is next to an order.
+        self._later = [name for name in table.source.columns if not _OF_FIRST.search(folded(name))]
         self._take_words()
         self._take_addresses()
         self._clicked = self._take_click()
@@ -66,7 +68,7 @@ class OwnSource:
             for level, column in words.items():
                 self._take(level, column)
             return
-        pairs = [each.name for each in self.table.profile.values() if each.holds("pair")]
+        pairs = [name for name in self._later if self.table.profile[name].holds("pair")]
         for column in [*pairs, *self._called(("origin", "attribution"))][:1]:
             shown = f"nullif(regexp_extract({self.table.source.word(column)}, '{_SHOWN}'), '')"
             kind, medium = (
@@ -101,12 +103,14 @@ class OwnSource:
 
     def _take_click(self) -> str:
         """Take what a click beside an order was on, such as a publisher; return SQL of its instant."""
+        profile = self.table.profile
         times = [
             name
-            for name, each in self.table.profile.items()
-            if evidence.weight("click", name) > 0 and (each.holds("instant") or each.holds("moment"))
+            for name in sorted(profile, key=lambda name: name not in self._later)
+            if evidence.weight("click", name) > 0 and any(map(profile[name].holds, ("instant", "moment")))
         ]
-        node = self.table.find_node({}, required=False) if times and not self.columns else []
+        later = [name for name in self._later if evidence.names_level("source", name)]
+        node = later or self.table.find_node({}, required=False) if times and not self.columns else []
         for column in node[:1]:
             self._take("source", column)
         return self.table.moment(times[0]) if node else "CAST(NULL AS TIMESTAMP)"
@@ -114,8 +118,7 @@ class OwnSource:
     def _called(self, names: Iterable[str]) -> list[str]:
         """Return the columns with values and one of some names, in the order of the names."""
         wanted = {folded(name): place for place, name in enumerate(names)}
-        columns = [name for name in self.table.source.columns if not _OF_FIRST.search(folded(name))]
-        found = [name for name in columns if _bare(name) in wanted and self.table.is_filled(name)]
+        found = [name for name in self._later if _bare(name) in wanted and self.table.is_filled(name)]
         # The source beside UTM parameters may be a point of sale.
         return sorted(found, key=lambda name: ("utm" not in folded(name), wanted[_bare(name)]))
 

@@ -49,11 +49,6 @@ _CURRENCY: Final = "|".join(["[A-Za-z]{3}", *SIGNS])
 _UNIT_PRICES: Final = {"price", "unitprice", "itemprice", "productprice", "lineitemprice"}
 #: Names, folded, of columns with the first page of a visit, whose rows are not page views.
 _OF_VISITS: Final = {"landingpage", "firstpage", "entrypage"}
-#: Names, folded, of events that are page views.
-VIEWS: Final = (
-    "page", "pageview", "pageviewed", "viewedpage", "screen", "screenview", "pagepageview",
-    "amplitudepageviewed",
-)  # fmt: skip
 _MIDNIGHT: Final = "2000-01-01"
 #: Times of day with an offset; texts with a time of day, or with a count of seconds, in lower case.
 _OFFSET: Final = ":.*(z|utc|gmt|[+-][0-9]{2}(:?[0-9]{2})?)$"
@@ -63,17 +58,10 @@ _AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
 #: Kinds of values that the columns of a role have.
 _KINDS: Final = {
     "date": ("instant", "count"),
-    "value": ("amount",),
-    "refund": ("amount",),
-    "quantity": ("amount",),
-    "spend": ("amount",),
+    **dict.fromkeys(("value", "refund", "quantity", "spend"), ("amount",)),
 }
 #: Names, folded, of amounts that are used if no other column has one.
 _WEAK: Final = {"subtotal", "price", "unitprice", "itemprice", "productprice", "lineitemprice"}
-#: Names, folded, of columns with time zones.
-_ZONES: Final = frozenset(
-    ["timezone", "tz", "zeitzone", "fuseau", "fuseauhoraire", "zonahoraria", "fusoorario", "fusohorario"]
-)
 #: Names of zones in brackets behind the name of a column.
 _ZONE_IN_NAME: Final = re.compile(r"[(\[](\w{3,4})\b")
 _HALF: Final = 0.5
@@ -88,6 +76,10 @@ _MOSTLY, _NEARLY_ALL = 0.9, 0.95
 _LEAST_ROWS, _MOST_RIVALS = 4, 6
 #: Codes of orders have a digit and are short.
 _CODE: Final = re.compile(r"(?=.*\d)[^@]{1,24}")
+#: Words before a source or channel that is not one of visits.
+_OTHER_SOURCES: Final = frozenset(["data", "event", "file", "import", "payment", "record", "sales"])
+#: Names, folded, of ids of transactions and clicks; those of orders go before them.
+_OF_CLICK, _OF_ORDER = re.compile("transaction|click|commission"), re.compile("order|bestell|auftrag")
 _MAX_SHOWN: Final = 40
 _MAX_NAMES: Final = 10
 _HEADER_ROWS: Final = 20
@@ -95,12 +87,6 @@ _HEADER_ROWS: Final = 20
 _TWO_DAYS: Final = 172_800
 #: Last digits of a number of a telephone that are dialled at home, and numbers that are compared.
 _LOCAL_DIGITS, _MOST_PHONES = 8, 5_000
-#: Columns of summaries, which have sums by campaign or day.
-_TOTALS: Final = (
-    "sessions", "visits", "visitors", "users", "total_users", "active_users", "new_users", "unique_visitors",
-    "clicks", "impressions", "impr", "pageviews", "page_views", "views", "reach", "event_count",
-    "bounce_rate", "cost", "spend", "conversions",
-)  # fmt: skip
 #: Words in names of amounts that are parts of a unit of money.
 _UNITS: Final = (({"cents", "cent", "pence"}, 100), ({"micros", "micro"}, 1_000_000))
 #: Public files of paths write "conv" and "null".
@@ -301,11 +287,22 @@ class OwnTable:
 
     def _problem(self, role: str) -> str:
         """Describe why a table has no column for a role."""
-        totals = self.with_names(_TOTALS)
+        totals = self.with_names(COMMON_NAMES["sum"])
         if role == "user" and totals and not self.common("user"):
             return f"{self.name} is a summary: it has sums ({ten(totals)}) and no column of people"
+        if role == "date" and (unread := self._unread_dates()):
+            example = display.printable(repr(self.values(unread[0])[0]))
+            return f"{example} in the column {unread[0]!r} of {self.name} cannot be read as a date"
         nearest = ten(self._nearest(COMMON_NAMES[role]))
         return f"{self.name} has no column that looks like the {role}; columns: {nearest}"
+
+    def _unread_dates(self) -> list[str]:
+        """Return the columns that are named as dates and have values."""
+        return [
+            each.name
+            for each in self.profile.values()
+            if each.filled and evidence.weight("date", each.name) > 0
+        ]
 
     def _nearest(self, names: Sequence[str]) -> list[str]:
         """Return the columns, those whose names are like one of some first."""
@@ -318,12 +315,13 @@ class OwnTable:
             return f"row {header} looks like the header; begin the table with it"
         if values := [name for name in self.source.columns if re.fullmatch(r"[\d.,:/T -]*\d", name)]:
             return f"{values[0]!r} looks like a value; if the header is missing, add a row of names"
-        if role == "user" and self.with_names(_TOTALS) and not self.common("user"):
+        if role == "user" and self.with_names(COMMON_NAMES["sum"]) and not self.common("user"):
             return (
                 "paths need one row per visit or contact, with an id of the person; export those, and pass a "
                 f"summary with costs as the spend; if a column has people, {_how_to_name(called)}"
             )
-        return _how_to_name(called)
+        unread = role == "date" and self._unread_dates()
+        return f"{_AS_TEXT.removeprefix('; ')}, or {_how_to_name(called)}" if unread else _how_to_name(called)
 
     def _header_row(self) -> int | None:
         """Return the first of the first rows in which two cells are common names of columns."""
@@ -355,7 +353,12 @@ class OwnTable:
         """Return the columns of a role by their names and values, the best first."""
         kinds = _KINDS.get(role)
         if role == "time":
-            clocks = [each.name for each in self.profile.values() if each.holds("clock")]
+            clocks = [
+                each.name
+                for each in self.profile.values()
+                if each.holds("clock")
+                or (each.holds("digits of a clock") and evidence.weight("date", each.name) > 0)
+            ]
             return list(dict.fromkeys([*named, *clocks]))
         columns = [each for each in self.profile.values() if each.filled]
         if role == "conversion":
@@ -368,7 +371,11 @@ class OwnTable:
                 if weight > 5 or 2 * each.distinct >= each.filled
             }
             ids = dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])])
-            return sorted(filter(self._may_be_conversion, ids), key=self._is_weak_id)
+            known = sorted(filter(self._may_be_conversion, ids), key=self._is_weak_id)
+            if known and _OF_CLICK.match(folded(known[0])):
+                unique = {each.name for each in columns if each.distinct == each.rows}
+                known.sort(key=lambda name: name not in unique or not _OF_ORDER.match(folded(name)))
+            return known
         if role == "node":
             return [name for name in named if not self.profile[name].holds("runtime")]
         if kinds is None:
@@ -405,7 +412,10 @@ class OwnTable:
         if role == "date":
             if self.argument == "conversions":
                 # A click comes before its conversion.
-                looser = [name for name in looser if evidence.weight("click", name) <= 0] or looser
+                later = [name for name in [*strong, *looser] if evidence.weight("click", name) <= 0]
+                strong, looser = (
+                    [name for name in names if name in later or not later] for names in (strong, looser)
+                )
             strong = sorted(strong, key=self._is_constant)
             looser = self._first_made(looser) if not strong else looser
             strong, looser = self._closed_first(strong), self._closed_first(looser)
@@ -616,14 +626,15 @@ class OwnTable:
         others = [*self.with_names(LEVEL_NAMES["source"]), *self.with_names(LEVEL_NAMES["medium"])]
         if evidence.weight("node", channel) <= 0 or any(map(self.is_filled, others)):
             return []
-        return list(filter(self.is_filled, self.with_names(LEVEL_NAMES["campaign"])))[:1]
+        named = [name for name in self.source.columns if evidence.names_level("campaign", name)]
+        return list(filter(self.is_filled, [*self.with_names(LEVEL_NAMES["campaign"]), *named]))[:1]
 
     def _levels_by_content(self) -> list[str]:
         """Return the columns of a node by less common names and by the words in them, from the root down."""
         columns = [each for each in self.profile.values() if each.filled and not each.holds("instant")]
         channel = [each.name for each in columns if evidence.names_level("node", each.name)]
         if channel:
-            return channel[:1]
+            return [*channel[:1], *self._campaigns_of(channel[0])]
         levels = ("source", "medium", "campaign")
         by_name = {
             level: [name for name in self.with_names(LEVEL_NAMES[level]) if self.is_filled(name)]
@@ -639,6 +650,20 @@ class OwnTable:
             rest = [each.name for each in free if each.shares["source"] == 0 and _may_be_campaign(each)]
             if len(rest) == 1 and by_name["source"] and not by_name["campaign"]:
                 by_name["campaign"] = rest
+        if not any(by_name.values()):
+            # Such as the source of an enquiry.
+            ends = {
+                each.name: words[-1]
+                for each in columns
+                if each.distinct > 1 and not each.holds("runtime") and not each.holds("amount")
+                if len(words := evidence.words_of(each.name)) > 1 and not _OTHER_SOURCES & {*words}
+            }
+            for name in [name for name, word in ends.items() if evidence.names_level("node", word)][:1]:
+                return [name, *self._campaigns_of(name)]
+            by_name = {
+                level: [name for name, word in ends.items() if evidence.names_level(level, word)]
+                for level in levels
+            }
         if not any(by_name.values()):
             # Such as the answers to how someone heard of a shop, or names of links and codes.
             points = {
@@ -721,7 +746,7 @@ class OwnTable:
             If a column of zones is elsewhere or a zone is not known; then it is not used.
         """
         used = self.used()
-        zones = [name for name in self.source.columns if folded(name) in _ZONES and name not in used]
+        zones = [name for name in self.with_names(COMMON_NAMES["zone"]) if name not in used]
         if self.format is not None or not any(map(self.is_filled, zones)):
             return
         given = self.columns["date"]
@@ -774,7 +799,9 @@ class OwnTable:
         others = [name for name in addresses if name not in {page, *pages}]
         referrer = next((name for name in [*referrers, *others] if self.is_filled(name)), None)
         paths = [name for name in pages if self.profile[name].shares["path"] > _HALF]
-        are_views = bool(paths) and (referrer in addresses or self.rows_of_kind(VIEWS) is not None)
+        are_views = bool(paths) and (
+            referrer in addresses or self.rows_of_kind(evidence.WORDS["view"]) is not None
+        )
         page = page or (paths[0] if are_views else None)
         # Addresses with parameters of campaigns tell where visits come from, better than words alone do.
         tagged = [each.name for each in self.profile.values() if each.shares["tagged"]]
@@ -794,7 +821,7 @@ class OwnTable:
         if page is not None and referrer is None and not tagged and not self.with_names(others):
             # Pages alone tell nothing of where visits come from; words beside them may.
             may_tell = any(_may_be_campaign(each) for each in self.profile.values() if each.name != page)
-            page = None if may_tell and self.rows_of_kind(VIEWS) is None else page
+            page = None if may_tell and self.rows_of_kind(evidence.WORDS["view"]) is None else page
         is_of_visits = page is not None and folded(page) in _OF_VISITS and bool(self.common("part_of_node"))
         return None if page is None or is_of_visits else (page, referrer)
 
@@ -849,7 +876,7 @@ class OwnTable:
             if each.name not in used
             and each.filled == each.rows > 1
             and each.may_be_id("email", "phone", "count", "moment", "flag")
-            and all(evidence.weight(role, each.name) <= 0 for role in ("user", "quantity"))
+            and all(evidence.weight(role, each.name) <= 0 for role in ("user", "quantity", "date"))
             and all(_CODE.fullmatch(value) for value in each.values if value)
         ]
         for name in found[:_MOST_RIVALS]:
@@ -995,8 +1022,15 @@ class OwnTable:
 
     def identity(self, column: str, *, is_phone: bool = False) -> str:
         """Return SQL by which the people of two tables are compared."""
-        word = self.source.word(column)
+        word = self._bare(column)
         return f"right({_digits(word)}, {_LOCAL_DIGITS})" if is_phone else _without_fraction(f"lower({word})")
+
+    def _bare(self, column: str) -> str:
+        """Return SQL for ids of people without the braces, or the name before an address, around them."""
+        word, values = self.source.word(column), self.profile[column]
+        if values.holds("email") and any(value.endswith((">", ")")) for value in values.values if value):
+            return f"coalesce(nullif(regexp_extract({word}, '[<(] *([^<( ]+@[^>) ]+)', 1), ''), {word})"
+        return f"trim({word}, '{{}}')" if values.holds("code") else word
 
     def phones(self, column: str) -> set[str]:
         """Return different numbers of telephones of a column, with + where they begin with a country."""
@@ -1070,7 +1104,8 @@ class OwnTable:
     def _clock(self, column: str) -> str:
         """Return SQL for a time of day as the interval since midnight, UTC by default; NULL if it is none."""
         twelve = rf"regexp_replace(upper({self.source.word(column)}), '\s*([AP])\.?M\.?$', ' \1M')"
-        padded = rf"regexp_replace({twelve}, '^(\d):', '0\1:')"
+        parted = rf"regexp_replace({twelve}, '^(\d{{1,2}})(\d\d)(\d\d)$', '\1:\2:\3')"
+        padded = rf"regexp_replace({parted}, '^(\d):', '0\1:')"
         instant = written_values.moment(f"'{_MIDNIGHT} ' || {padded}")
         zone = _ZONE_IN_NAME.search(column)
         shift = (written_values.hours_of(zone[1]) if zone else None) or 0
@@ -1173,7 +1208,7 @@ class OwnTable:
         """Return SQL for the id of a person or device, NULL where it is a placeholder."""
         if column in self._people:
             return self._people[column]
-        word = self.source.word(column)
+        word = self._bare(column)
         known = f"lower({word})" if self._ignores_case(column) else word
         if column in self.country_codes:
             code, lengths = self.country_codes[column]

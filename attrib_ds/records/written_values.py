@@ -42,9 +42,9 @@ _ZONES_OF_AMERICA: Final = {
 }  # fmt: skip
 _OFFSET: Final = r"((?:UTC|GMT)?[+-]\d{1,2}:?\d{0,2}|[A-Z]{3,4}|[Zz])?"
 _CLOCK: Final = (
-    r"(?:[\s,T:]*(?:(?:at|um|à|a "
-    r"las|alle|kl\.?|om)\s+)?(\d{1,2})[:.hH](\d{2})?(?:[:.m](\d{2})(?:[.,](\d+))?s?)?"
-    rf"(?:\s?Uhr)?\s*(?:([AaPp])\.?\s?[Mm]\.?)?\s*{_OFFSET})?\s*(?:\(.*\))?$"
+    r"(?:\s?[гр]\.,?)?(?:[\s,T:]*(?:(?:at|um|à|a "
+    r"las|alle|klo?\.?|om)\s+)?(\d{1,2})[:.hH](\d{2})?(?:[:.m](\d{2})(?:[.,](\d+))?s?)?"
+    rf"(?:\s?Uhr)?\s*(?:([AaPpπμµΠΜ])\.?\s?[MmμµΜ]\.?)?\s*{_OFFSET})?\s*(?:\(.*\))?$"
 )
 _DAY_NAME: Final = r"^(?:\pL+\.?,?\s+)?"
 _ORDINAL: Final = r"(?:st|nd|rd|th|er|º|ª|\.)?,?"
@@ -241,7 +241,9 @@ def _assembled(word: str, pattern: str, parts: str, month_names: str) -> str:
     """Return SQL of the instant whose parts a pattern finds in text."""
     hour = "part.h"
     if "p" in parts:
-        half = "TRY_CAST(part.h AS INTEGER) % 12 + CASE WHEN upper(part.p) = 'P' THEN 12 ELSE 0 END"
+        half = (
+            "TRY_CAST(part.h AS INTEGER) % 12 + CASE WHEN lower(part.p) IN ('p', 'μ', 'µ') THEN 12 ELSE 0 END"
+        )
         is_half = "TRY_CAST(part.h AS INTEGER) BETWEEN 1 AND 12"
         hour = f"CASE WHEN part.p = '' THEN part.h WHEN {is_half} THEN CAST({half} AS VARCHAR) END"
     zones = " ".join(f"WHEN '{name}' THEN '{hours:+03d}:00'" for name, hours in _ZONES.items())

@@ -34,6 +34,12 @@ def read(tmp_path):
     return read_text
 
 
+def last_touches(journeys):
+    """Return the value of each last touch before a conversion."""
+    credits = at.attribute(journeys.paths(), "last_touch").dropna(subset="node_id")
+    return credits[credits["value"] > 0].set_index("node_id")["value"].to_dict()
+
+
 def table(header, *rows):
     return "\n".join([header, *rows])
 
@@ -260,9 +266,7 @@ class TestOneFile:
     TOUCH = {"utm_source": "google", "utm_medium": "cpc"}
 
     def last_touches(self, path):
-        journeys = at.read_journeys(path)
-        credits = at.attribute(journeys.paths(), "last_touch")
-        return credits[credits["value"] > 0].set_index("node_id")["value"].to_dict()
+        return last_touches(at.read_journeys(path))
 
     def test_events_of_purchases_are_conversions(self, tmp_path):
         rows = [
@@ -316,3 +320,147 @@ def test_spend_has_a_column_for_each_month(read):
         orders, visits, "channel;July 2025;August 2025\ngoogle;100,00;200,50\nmeta;50,00;70,00\n"
     )
     assert journeys.spend.groupby("node_id")["spend"].sum().to_dict() == {"google": 300.5, "meta": 120.0}
+
+
+@pytest.mark.parametrize(
+    ("written", "at_hour"),
+    [
+        ("3.9.2025 klo 9.05", 9), ("3.9.2025 г. 19:30", 19), ("13/9/2025 5:30 μ.μ.", 17),
+        ("13/9/2025 12:20 π.μ.", 0), ("13/9/2025 4:00 π.μ.", 4), ("13/9/2025 5:30 ΜΜ", 17),
+    ],
+)  # fmt: skip
+def test_languages_have_their_own_words_beside_a_clock(read, written, at_hour):
+    _, journeys = read(table("order_id;email;date;total", f"7;ann@x.example;{written};10"))
+    assert journeys.events["eventDate"].dt.hour.tolist() == [at_hour]
+
+
+def test_a_named_date_that_cannot_be_read_is_shown(read):
+    expected = (
+        "'soon' in the column 'Дата' of orders.csv cannot be read as a date; write dates as '2025-01-31'"
+    )
+    with pytest.raises(InvalidRequest, match=expected):
+        read(table("order_id,email,Дата,total", "7,ann@x.example,soon,10"))
+
+
+@pytest.mark.parametrize(
+    "contact", ["Ann Lee <Ann@x.example>", "Lee, Ann (ann@x.example)", "<ann@x.example>"]
+)
+def test_an_address_beside_a_name_is_the_person(read, contact):
+    _, journeys = read(table("order_id;Customer;date;total", f"7;{contact};2025-09-03;10"))
+    assert last_touches(journeys) == {"google/cpc/Spring": 10.0}
+
+
+def test_braces_and_case_of_a_guid_do_not_count(read):
+    guid = "6f9619ff-8b86-d011-b42d-00c04fc964ff"
+    visits = f"CustomerGuid,time,channel\n{guid},2025-08-20,Search\n"
+    orders = table("order_id,CustomerGuid,date,total", f"7,{{{guid.upper()}}},2025-09-03,10")
+    assert last_touches(read(orders, visits)[1]) == {"Search": 10.0}
+
+
+@pytest.mark.parametrize("offer", ["Angebot", "Quote", "Devis", "Proforma invoice", "Lieferschein"])
+def test_offers_beside_invoices_are_left_out(read, offer):
+    rows = [f"{order},{kind},10" for order, kind in zip(ORDERS, ("Rechnung", offer, "Rechnung"), strict=True)]
+    values, journeys = read(table("order_id,email,date,Art,total", *rows))
+    assert [*values] == ["7", "9"]
+    assert f"1 {offer} left out" in journeys.notes[0]
+
+
+def test_special_offers_are_a_category_of_sales(read):
+    rows = [
+        f"{order},{kind},10" for order, kind in zip(ORDERS, ("Angebot", "Neuheit", "Neuheit"), strict=True)
+    ]
+    assert len(read(table("order_id,email,date,category,total", *rows))[0]) == 3
+
+
+@pytest.mark.parametrize("name", ["default_channel", "Enquiry Source", "Kontaktweg"])
+def test_a_word_before_a_level_does_not_hide_it(read, name):
+    visits = f"email,time,{name}\nann@x.example,2025-08-20,Walk-in\nbob@x.example,2025-08-21,Radio\n"
+    _, journeys = read(table("order_id,email,date,total", f"{ORDERS[0]},10"), visits)
+    assert last_touches(journeys) == {"Walk-in": 10.0}
+
+
+@pytest.mark.parametrize("name", ["data_source", "payment_channel"])
+def test_a_level_of_something_else_is_no_channel(read, name):
+    visits = f"email,time,{name}\nann@x.example,2025-08-20,Walk-in\nbob@x.example,2025-08-21,Radio\n"
+    with pytest.raises(InvalidRequest, match="no column that looks like the node"):
+        read(table("order_id,email,date,total", f"{ORDERS[0]},10"), visits)
+
+
+def test_the_last_word_of_a_name_is_the_currency_of_its_amounts(read):
+    _, journeys = read(table("order_id,email,date,GrossGBP", f"{ORDERS[0]},10.50"))
+    assert journeys.events["statistics.revenue.currency"].tolist() == ["GBP"]
+
+
+def test_times_of_six_digits_beside_days_are_no_ids(read):
+    visits = "KDNR|DATUM|ZEIT|KANAL\n00041|20250903|080000|Mail\n00041|20250903|120000|Messe\n"
+    rows = ("0815|RECHNUNG|20250903|93000|00041|1.234,50", "0815|GUTSCHRIFT|20250909|100000|00041|234,50-")
+    values, journeys = read(table("AUFTRNR|BELEGART|DATUM|ZEIT|KDNR|BETRAG", *rows), visits)
+    assert values == {"0815": 1000.0}
+    assert last_touches(journeys) == {"Mail": 1000.0}
+
+
+def test_the_order_of_a_transaction_is_dated_by_its_sale(tmp_path):
+    header = (
+        "Transaction ID,Order Reference,Click Date,Transaction Date,Publisher Name,Customer ID,Sale Amount"
+    )
+    rows = ("881,W-1,2025-07-01 09:00,2025-07-04 18:00,Blog,51,100.00", "882,W-2,2025-07-02 10:00,2025-07-02 11:00,Club,52,5.50")  # fmt: skip
+    (tmp_path / "sales.csv").write_text(table(header, *rows))
+    events = at.read_journeys(tmp_path / "sales.csv").events
+    assert dict(zip(events["event.sourceId"], events["eventDate"].dt.day, strict=True)) == {
+        "W-1": 4,
+        "W-2": 2,
+    }
+
+
+def test_the_last_of_two_touches_is_next_to_its_deal(tmp_path):
+    header = "lead_id,email,first_touch_source,first_touch_date,last_touch_source,last_touch_date,won_date,deal_value"
+    rows = ("L1,a@x.example,Google,2025-01-10,Fair,2025-02-01,2025-02-10,50", "L2,b@x.example,Mail,2025-01-11,Radio,2025-02-02,2025-02-11,60")  # fmt: skip
+    (tmp_path / "leads.csv").write_text(table(header, *rows))
+    assert {*at.read_journeys(tmp_path / "leads.csv").interactions["nodeId"]} == {"Fair", "Radio"}
+
+
+def test_people_have_lists_of_visits_and_of_orders(tmp_path):
+    def visit(day, source):
+        return {"at": f"2025-11-{day:02}T10:00:00Z", "utm_source": source, "utm_medium": "cpc"}
+
+    order = {"number": "H1", "placed_at": "2025-11-03T09:00:00Z", "total": 12.9}
+    people = [
+        {"id": "p1", "email": "ann@x.example", "visits": [visit(1, "google")], "orders": [order]},
+        {"id": "p2", "email": "bob@x.example", "visits": [visit(2, "bing"), visit(4, "meta")], "orders": []},
+        {
+            "id": "p3",
+            "email": "cy@x.example",
+            "visits": [],
+            "orders": [{**order, "number": "H2", "total": 5}],
+        },
+    ]
+    for name, whole in (("people.json", {"people": people}), ("list.json", people)):
+        (tmp_path / name).write_text(json.dumps(whole))
+        journeys = at.read_journeys(tmp_path / name)
+        assert len(journeys.interactions) == 3
+        assert last_touches(journeys) == {"google/cpc": 12.9}
+
+
+def test_words_of_ascii_tell_languages_with_alike_letters_apart(tmp_path):
+    visits = "Dato;Klokkeslett;Kundekort;Kanal;Kampanje\n05.10.2025;09:00;93311;SMS;Høstsalg\n"
+    (tmp_path / "visits.csv").write_bytes(visits.encode("cp1252"))
+    (tmp_path / "orders.csv").write_text("Kvitteringsnr;Dato;Kundekort;Sum\n41;07.10.2025;93311;10,50\n")
+    journeys = at.read_journeys(tmp_path / "visits.csv", tmp_path / "orders.csv")
+    assert last_touches(journeys) == {"SMS/Høstsalg": 10.5}
+
+
+def test_a_sheet_of_notes_is_not_taken(tmp_path):
+    touches = pd.DataFrame({"email": ["a@x.example"], "date": ["2025-04-20"], "channel": ["Fair"]})
+    deals = pd.DataFrame(
+        {"deal_id": ["D-9"], "email": ["a@x.example"], "date": ["2025-05-03"], "value": [24.0]}
+    )
+    sheets = {
+        "Read me": pd.DataFrame({"Made for the review": ["see below"]}),
+        "Touches": touches,
+        "Deals": deals,
+    }
+    with pd.ExcelWriter(tmp_path / "crm.xlsx") as writer:
+        for name, frame in sheets.items():
+            frame.to_excel(writer, sheet_name=name, index=False)
+    journeys = at.read_journeys(tmp_path / "crm.xlsx", tmp_path / "crm.xlsx")
+    assert last_touches(journeys) == {"Fair": 24.0}

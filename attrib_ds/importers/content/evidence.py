@@ -16,6 +16,9 @@ from attrib_ds.records import written_values
 from attrib_ds.records.sources import ROW, Source, quoted
 
 _NAMES: Final = Path(__file__).with_name("names.tsv").read_text(encoding="utf-8").splitlines()[2:]
+_LISTS: Final = Path(__file__).with_name("words.tsv").read_text(encoding="utf-8").splitlines()[2:]
+#: Values by what they are.
+WORDS: Final = {of: tuple(words.split()) for of, _, words in (line.partition("\t") for line in _LISTS)}
 _SAMPLE: Final = 1_000
 _LONGEST_NAME, _LONGEST_WORD = 4, 6
 #: Words before what an amount has within it, and before what it has not.
@@ -29,26 +32,16 @@ _STOP_WORDS: Final = frozenset(
     ["d", "l", "de", "la", "del", "di", "da", "do", "des", "du", "the", "of", "ym", "s"]
 )
 EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+#: A name before the address of a person.
+_NAME_AND_EMAIL: Final = re.compile(r"[^@<(]*[<(] *[^@<(\s]+@[^@\s]+\.[^@\s]+ *[>)]")
 _ADDRESS: Final = re.compile(r"https?://[^/ ]")
 _CODE: Final = re.compile(
-    r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}", re.I
+    r"\{?[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}\}?|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}", re.I
 )
 _PHONE: Final = re.compile(
     r"\+[\d ()/.-]+|\(?0\d*[ ()/.-][\d ()/.-]+|\(\d{2,4}\) ?[\d .-]+|\d{3}[-.]\d{3}[-.]\d{4}"
 )
 _FLOAT_ID: Final = re.compile(r"-?\d+(\.0)?")
-_MEDIA: Final = frozenset([
-    "cpc", "ppc", "cpm", "cpv", "organic", "referral", "email", "e-mail", "social", "paid_social",
-    "paidsocial", "display", "affiliate", "affiliates", "(none)", "none", "direct", "push", "sms",
-    "banner", "video", "retargeting", "paid", "search", "newsletter", "print",
-])  # fmt: skip
-_SOURCES: Final = frozenset([
-    "google", "bing", "facebook", "instagram", "yandex", "newsletter", "linkedin", "tiktok",
-    "pinterest", "youtube", "duckduckgo", "yahoo", "baidu", "meta", "twitter", "x", "snapchat",
-    "reddit", "criteo", "amazon", "ecosia", "(direct)", "direct", "chatgpt.com", "vk", "whatsapp",
-])  # fmt: skip
-#: Where a library of events runs, which tells nothing of where a visit comes from.
-_RUNTIMES: Final = frozenset(["client", "server", "browser", "web", "mobile", "sources"])
 _CLOCK: Final = re.compile(r"([01]?\d|2[0-3])(:[0-5]\d){1,2}(\.\d+)?( ?[AaPp]\.?[Mm]\.?)?|\d\d\.\d\d\.\d\d")
 _MOST: Final = 0.9
 #: Kinds of values that cannot be ids.
@@ -132,18 +125,19 @@ KINDS: Final[dict[str, Callable[[str], object]]] = {
     "flag": lambda text: text in {"0", "1"},
     "long": lambda text: len(text) > 4,
     "clock": _CLOCK.fullmatch,
-    "email": EMAIL.fullmatch,
+    "digits of a clock": re.compile(r"([01]?\d|2[0-3])([0-5]\d){2}").fullmatch,
+    "email": lambda text: EMAIL.fullmatch(text) or _NAME_AND_EMAIL.fullmatch(text),
     "address": _ADDRESS.match,
     "path": lambda text: text.startswith("/"),
     "phone": _looks_like_phone,
     "code": _CODE.fullmatch,
     "float": _FLOAT_ID.fullmatch,
     "currency": lambda text: text.upper() in CURRENCIES,
-    "medium": lambda text: text.lower() in _MEDIA,
-    "source": lambda text: text.lower() in _SOURCES,
-    "runtime": lambda text: text.lower() in _RUNTIMES,
+    "medium": lambda text: text.lower() in WORDS["medium"],
+    "source": lambda text: text.lower() in WORDS["source"],
+    "runtime": lambda text: text.lower() in WORDS["runtime"],
     "tagged": lambda text: "utm_source=" in text,
-    "pair": lambda text: " / " in text and text.rpartition(" / ")[2].lower() in _MEDIA,
+    "pair": lambda text: " / " in text and text.rpartition(" / ")[2].lower() in WORDS["medium"],
 }
 
 
@@ -193,7 +187,8 @@ def words_of(name: str) -> list[str]:
 
 #: A name with a currency: after a blank or in brackets, also the wide ones of Japanese.
 _WITH_CURRENCY: Final = re.compile(
-    r"(.+?)(?:[ _]([A-Za-z]{3})|[ _]?[(\[（]([^\d\s]{1,4})[)\]）]|,? ([^\w\s]|руб\.?|грн\.?))"
+    r"(.+?)(?:[ _]([A-Za-z]{3})|[ _]?[(\[（]([^\d\s]{1,4})[)\]）]|,? ([^\w\s]|руб\.?|грн\.?)"
+    r"|(?<=[a-z])(?!ALL)([A-Z]{3}))"
 )
 
 

@@ -33,13 +33,8 @@ _LETTERS: Final = Path(__file__).with_name("letters.tsv").read_text(encoding="ut
 _START_BYTES: Final = 1 << 16
 _MOST_BYTES: Final = 1 << 28
 #: Lines of frames as clients of databases draw them, and those of ASCII.
-_FRAME: Final = str.maketrans(
-    {
-        **dict.fromkeys("─━═╌┄", "-"),
-        **dict.fromkeys("│┃║┆", "|"),
-        **dict.fromkeys("┌┬┐├┼┤└┴┘╭╮╰╯╒╤╕╞╪╡╘╧╛╔╦╗╠╬╣╚╩╝╟╫╢┏┳┓┣╋┫┗┻┛┡╇┩", "+"),
-    }
-)
+_CORNERS: Final = "┌┬┐├┼┤└┴┘╭╮╰╯╒╤╕╞╪╡╘╧╛╔╦╗╠╬╣╚╩╝╟╫╢┏┳┓┣╋┫┗┻┛┡╇┩"
+_FRAME: Final = str.maketrans("─━═╌┄│┃║┆" + _CORNERS, "-----||||" + "+" * len(_CORNERS))
 _RULE: Final = re.compile(r"\s*[+|]?[-=+|\s]*-{3,}[-=+|\s]*|-\[ RECORD 1 \][-+]*|\*+ 1\. row \*+")
 #: Where a row begins that is printed with a line for each of its cells.
 _RECORD: Final = re.compile(r"-\[ RECORD \d+ \][-+]*|\*+ \d+\. row \*+")
@@ -170,14 +165,12 @@ def _from_json(connection: duckdb.DuckDBPyConnection, path: Path, head: bytes, a
     first, _, rest = head.partition(b"\n")
     has_lines = head.startswith(b"{") and rest.strip() and objects.decoded(first)
     has_rows = has_lines or re.match(rb"\[\s*\{", head)
-    first_row = _first_object(head.removeprefix(b"["))
-    of_touches = argument == "touchpoints" and objects.has_touches(first_row)
-    if not has_rows or of_touches or objects.has_parts(first_row):
+    if not has_rows or objects.has_parts(_first_object(head.removeprefix(b"[")), argument):
         text = _whole(path, None).encode()
         whole = (
             [*map(objects.decoded, filter(None, text.splitlines()))] if has_lines else objects.decoded(text)
         )
-        source = _from_tables(connection, whole, path, argument, of_touches=of_touches)
+        source = _from_tables(connection, whole, path, argument)
         if source is not None:
             return source
     return sources.open_source(connection, path, argument=argument, form=".json")
@@ -203,15 +196,10 @@ def _first_object(text: bytes) -> Any:
 
 
 def _from_tables(
-    connection: duckdb.DuckDBPyConnection,
-    whole: Any,
-    path: Path,
-    argument: str,
-    *,
-    of_touches: bool = False,
+    connection: duckdb.DuckDBPyConnection, whole: Any, path: Path, argument: str
 ) -> Source | None:
     """Read the likely table in a value of JSON; None if it has none."""
-    tables = objects.tables_in(whole, of_touches=of_touches)
+    tables = objects.tables_in(whole, argument)
     found = objects.likely(tables, argument) if len(tables) > 1 else tables
     if len(found) > 1:
         listed = ", ".join(repr(name) for name in found)
@@ -362,6 +350,8 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
                     continue
                 text = content[: error.start].decode(encoding)
             score = _score(text, letters or encoding, words.split())
+            # Words of ASCII decide between languages whose letters fit alike.
+            score += len({*words.split()} & {*re.findall("[a-z]{3,}", text.lower())}) / 1_000
             if score > scores.get(encoding, (-1.0, ""))[0]:
                 scores[encoding] = (score, text)
     ranked = sorted(scores.items(), key=lambda item: -item[1][0])

@@ -6,20 +6,14 @@ from typing import Final
 
 import duckdb
 
+from attrib_ds.importers.content import evidence
 from attrib_ds.records.sources import Source
 from attrib_ds.records.written_values import WHOLE
 
 #: Currencies with a thousand minor units.
 _THOUSANDTHS: Final = ("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND")
 #: Columns, at the end of their names, that services of payments have beside amounts in minor units.
-_BESIDE: Final = (
-    frozenset([
-        "livemode", "balance_transaction", "balance_transaction_id", "payment_intent", "payment_intent_id",
-        "amount_captured", "amount_received", "amount_refunded", "amount_capturable", "amount_remaining",
-        "application_fee_amount", "hosted_invoice_url", "latest_charge",
-    ]),
-    frozenset(["pspReference", "merchantAccountCode", "merchantAccount", "merchantReference", "eventCode"]),
-)  # fmt: skip
+_BESIDE: Final = tuple(frozenset(evidence.WORDS[of]) for of in ("charge", "psp"))
 #: Amounts of these services: of Paddle, and of Square.
 _OWN_NAME: Final = re.compile(r"(?:^|[._])(?:totals[._](?:grand_)?total|\w*_money[._]amount)$")
 _DECIMALS: Final = r"(\d[\d., ]*[.,]\d\d)(?:\D|$)"

@@ -17,10 +17,6 @@ from attrib_ds.records.sources import ROW, Source, quoted
 Rows = list[dict[str, Any]]
 
 _DEEPEST: Final = 3
-#: Keys beside the rows of an answer.
-_BESIDE: Final = frozenset(
-    ["included", "aggregations", "aggs", "facets", "errors", "warnings", "links", "_shards", "schema", "meta"]
-)
 #: Ends of names under which databases write one value with its type.
 _TYPED: Final = re.compile(
     r"(\.(\$(oid|date|numberDecimal|numberLong|numberInt|numberDouble|uuid)"
@@ -43,10 +39,11 @@ def decoded(text: bytes) -> Any:
         return None
 
 
-def tables_in(whole: Any, *, of_touches: bool = False) -> dict[str, Rows]:
+def tables_in(whole: Any, argument: str = "") -> dict[str, Rows]:
     """Return the tables in a value of JSON by the keys above them; none if it is a row itself.
 
-    Those of touches are the lists of them in rows of conversions.
+    Touchpoints may be lists in rows of conversions. Of several lists in a row, the rows are in the one that
+    fits the argument.
 
     Examples
     --------
@@ -58,14 +55,18 @@ def tables_in(whole: Any, *, of_touches: bool = False) -> dict[str, Rows]:
     {'visits': [{'key': 'ann1', 'key 2': 'p1', 't': 1}, {'key': 'bob2', 'key 2': 'p2', 't': 2}]}
     """
     if _are_rows(whole):
-        return {"": _spread(whole, of_touches=of_touches)}
+        return {"": _spread(whole, argument)}
     if isinstance(whole, list) and whole:
         names, *rows = whole
         return {"": _with_names(names, rows)} if _names(names) and _fit(rows, len(names)) else {}
-    return {} if not isinstance(whole, dict) or _is_record(whole) else dict(_below(whole, "", _DEEPEST))
+    return (
+        {}
+        if not isinstance(whole, dict) or _is_record(whole)
+        else dict(_below(whole, "", _DEEPEST, argument))
+    )
 
 
-def _below(value: dict[str, Any], path: str, depth: int) -> Iterator[tuple[str, Rows]]:
+def _below(value: dict[str, Any], path: str, depth: int, argument: str) -> Iterator[tuple[str, Rows]]:
     """Yield the tables in an object, or below its keys."""
     found = _of_schema(value) or _of_columns(value) or _of_ids(value)
     if found:
@@ -73,55 +74,52 @@ def _below(value: dict[str, Any], path: str, depth: int) -> Iterator[tuple[str, 
         return
     for name, each in value.items():
         below = f"{path}.{name}" if path else name
-        if name in _BESIDE:
+        if name in evidence.WORDS["beside"]:
             continue
         if _are_rows(each):
-            yield below, _spread(each)
+            yield below, _spread(each, argument)
         elif isinstance(each, dict) and depth:
-            yield from _below(each, below, depth - 1)
+            yield from _below(each, below, depth - 1, argument)
 
 
 def _are_rows(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
 
 
-def has_parts(row: Any) -> bool:
-    """Return whether an object has no instant, and a list of objects that have: the rows are in the list."""
-    return isinstance(row, dict) and not _has_instants([row]) and _parts_of(row) is not None
+def has_parts(row: Any, argument: str) -> bool:
+    """Return whether the rows of an argument are in a list in an object, which is none itself."""
+    return isinstance(row, dict) and _spread([row], argument) != [row]
 
 
-def has_touches(row: Any) -> bool:
-    """Return whether an object has a list of objects with an instant and a source."""
-    if not isinstance(row, dict) or (name := _parts_of(row)) is None:
-        return False
-    keys = {key for part in row[name] for key, _ in _leaves(part)}
-    return any(evidence.names_level(level, key) for level in ("source", "medium", "node") for key in keys)
+def _parts_of(rows: Rows) -> dict[str, Rows]:
+    """Return the lists of objects with an instant in rows, by their key."""
+    parts: dict[str, Rows] = {}
+    for row in rows[:_SAMPLE]:
+        for name, each in row.items():
+            if _are_rows(each) and _has_instants(each):
+                parts.setdefault(name, []).extend(each)
+    return parts
 
 
-def _parts_of(row: dict[str, Any]) -> str | None:
-    lists = [name for name, each in row.items() if _are_rows(each) and _has_instants(each)]
-    return lists[0] if len(lists) == 1 else None
-
-
-def _spread(rows: Rows, *, of_touches: bool = False) -> Rows:
+def _spread(rows: Rows, argument: str) -> Rows:
     """Return the rows in the lists of objects without an instant, or with touches, beside what they say."""
-    sample = rows[:_SAMPLE]
-    names = [_parts_of(row) for row in sample]
-    name = next(filter(None, names), None)
-    if name is None or (_has_instants(sample) and not of_touches) or not {*names} <= {name, None}:
+    parts = _parts_of(rows)
+    name, *others = likely(parts, argument) if len(parts) > 1 else parts or [""]
+    keys = {key for part in parts.get(name, [])[:_SAMPLE] for key, _ in _leaves(part)}
+    levels = ("source", "medium", "node") if argument == "touchpoints" else ()
+    of_touches = any(evidence.names_level(level, key) for level in levels for key in keys)
+    if not name or others or (_has_instants(rows) and not of_touches):
         return rows
-    return [
-        {**{f"{name}.parent.{each}" if each in part else each: of_row for each, of_row in above}, **part}
-        for row in rows
-        for above in [
-            [
-                (each, of_row)
-                for each, of_row in row.items()
-                if each != name and not (of_touches and _has_instants([{each: of_row}]))
-            ]
-        ]
-        for part in row.get(name) or []
-    ]
+    # Beside several lists, an id is that of the person.
+    ids = {each: f"person.{each}" for each in ("id", "_id", "key", "number") if len(parts) > 1}
+    spread: Rows = []
+    for row in rows:
+        kept = [each for each in row if each not in parts]
+        kept = [each for each in kept if not (of_touches and _has_instants([{each: row[each]}]))]
+        for part in row.get(name) or []:
+            called = {each: f"{name}.parent.{each}" if each in part else each for each in kept} | ids
+            spread.append({**{called[each]: row[each] for each in kept}, **part})
+    return spread
 
 
 def _leaves(row: dict[str, Any], depth: int = _DEEPEST) -> Iterator[tuple[str, Any]]:

@@ -18,14 +18,8 @@ from attrib_ds.records.sources import COMPUTED, Source, literal, quoted
 _STATES: Final = Path(__file__).with_name("states.tsv").read_text(encoding="utf-8").splitlines()[2:]
 #: Different words of a column of statuses, at most; those of one that no name tells.
 _MOST_WORDS, _MOST_UNNAMED, _MOST_SAID = 200, 12, 10
-YES: Final = (
-    "1", "true", "yes", "t", "y", "ja", "oui", "si", "sí", "sim", "tak", "1.0", "wahr", "x", "да", "так",
-    "igen", "ano", "evet", "kyllä", "是", "はい", "예",
-)  # fmt: skip
-NO: Final = (
-    "0", "false", "no", "f", "n", "nein", "non", "não", "nie", "nee", "nej", "0.0", "нет", "ні", "nem", "ne",
-    "hayır", "ei", "否", "いいえ", "아니오", "",
-)  # fmt: skip
+YES: Final = evidence.WORDS["yes"]
+NO: Final = (*evidence.WORDS["no"], "")
 #: What turns a state into its opposite: a word before it, or a syllable that it begins with.
 _NOT: Final = re.compile(
     r"\b(?:not|nicht|non|niet|no|nao|nie|ej|inte|ikke|ei|ne|nem|не|нет|ні|sin|sans|senza|sem|bez|ohne|pas|utan"
@@ -172,7 +166,7 @@ class Rows:
                 other = class_of("status", f"not {column}") or "pending"
                 classes = {word: "done" if word.lower() in YES else other for word in words}
             known = [name for name in classes.values() if name]
-            of_money = {"authorization", "refund", "void"} | ({"fee"} if column in named else set())
+            of_money = {"authorization", "refund", "void"} | ({"fee", "offer"} if column in named else set())
             of_money |= {"step"} if column in named and "sale" in known else set()
             # Beside a word for refunds, words that are not known are kinds of sales.
             if of == "kind" and column in named and {*known} & {"refund", "void"}:
@@ -296,7 +290,7 @@ class Rows:
             )
 
     def by_kind(self, counted: Counted, *, has_values: bool) -> None:
-        """Tell sales, authorizations, refunds and voids apart, and leave out fees, payouts and steps before.
+        """Tell sales, authorizations, refunds and voids apart, and leave out fees, offers and steps before.
 
         Without values, only sales count.
         """
@@ -308,7 +302,7 @@ class Rows:
             )
             counted.kind = f"CASE {word} {whens} ELSE 'sale' END" if has_values else ""
             for each, name in classes.items():
-                if name in {"fee", "step"} or (name != "sale" and not has_values):
+                if name in {"fee", "offer", "step"} or (name != "sale" and not has_values):
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
         for column in [name for name in self.named("kind") if name not in counted.columns]:
             words = self.words(column) or []
