@@ -868,7 +868,7 @@ class OwnTable:
         return self.find("quantity", named, required=False)
 
     def code_of_rows(self) -> str | None:
-        """Return the first column of codes that tell all rows or all their instants apart, or are like #17."""
+        """Return the first column of codes that tell all rows or instants apart, or that are like #17."""
         used, at = self.used(), self._select["date"]
         found = [
             each.name
