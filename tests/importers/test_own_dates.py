@@ -58,8 +58,8 @@ def test_a_missing_time_is_midnight_and_a_wrong_one_is_rejected():
 
 
 def test_times_that_cannot_be_read_are_not_left_out_in_silence():
-    with pytest.warns(InputWarning, match="the column 'time' of touchpoints is not used.*such as '140500'"):
-        assert starts(date=["2025-01-01"], time=["140500"]) == ["2025-01-01 00:00:00"]
+    with pytest.warns(InputWarning, match="the column 'time' of touchpoints is not used.*such as 'noon'"):
+        assert starts(date=["2025-01-01"], time=["noon"]) == ["2025-01-01 00:00:00"]
 
 
 def test_the_warning_shows_a_value_that_cannot_be_read():
