@@ -150,7 +150,7 @@ def test_from_the_sample_to_credited_channels_with_the_mouse(app, page, tmp_path
 @pytest.mark.slow
 def test_two_files_of_ones_own_lead_to_credits(app, page, tmp_path):
     (tmp_path / "clicks.csv").write_text(
-        "customer_id,ad,timestamp\nu,search,2025-01-01\nu,email,2025-01-02\n"
+        "customer_id,ad,timestamp\nu,alpha,2025-01-01\nu,beta,2025-01-02\n"
     )
     (tmp_path / "orders.csv").write_text("customer_id,order_date,revenue,currency\nu,2025-01-03,30,EUR\n")
     page.goto(app)
@@ -172,7 +172,7 @@ def test_two_files_of_ones_own_lead_to_credits(app, page, tmp_path):
     assert_accessible(page)
     credits = pd.read_csv(saved(page, "CSV", tmp_path / "credits.csv"))
     linear = credits[credits["model"] == "linear"].set_index("node_id")
-    assert linear["value"].to_dict() == {"search": 15, "email": 15}
+    assert linear["value"].to_dict() == {"alpha": 15, "beta": 15}
 
 
 @pytest.mark.large
