@@ -692,7 +692,7 @@ def _with_sheets(touchpoints: object, conversions: object, reading: Reading) -> 
     if books[0] is None or books[0] != books[1]:
         return reading
     sheets = written_files.sheet_columns(books[0])
-    # A sheet of notes is no table.
+    # A sheet of notes has no rows of data.
     names = [name for name, columns in sheets.items() if len(columns) > 1]
     if len(names) == 2 and reading.sheet is reading.conversion_sheet is None:
         roles = ("conversion", "value")

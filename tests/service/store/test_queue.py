@@ -326,7 +326,7 @@ def test_a_damaged_queue_is_refused_with_advice(path, damage, read_only):
 
 
 def test_a_queue_that_another_program_has_open_is_not_called_damaged(path):
-    """Nobody is told to remove what holds accepted records."""
+    """No message advises removing the file that holds accepted records."""
     queue = queue_of(path)
     queue.rename(queue.with_name("aside"))
     # SQLite opens no folder, as it opens no file on Windows that is held.

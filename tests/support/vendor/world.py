@@ -147,7 +147,7 @@ class World:
         return id_
 
     def set_metric(self, event, key, kind, value, date, now):
-        """Set a state or a statistic of an event, and the delay of a state; other kinds are no metrics."""
+        """Set a state or a statistic of an event, and the delay of a state; other kinds have no metrics."""
         metrics, known = event["~metrics"], {"eventId": event["_id"], "key": key, "~userId": event["userId"]}
         if kind in SERVICE["metrics"]:
             is_new, known["type"] = key not in metrics, SERVICE["metrics"][kind]
