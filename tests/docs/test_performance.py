@@ -1,11 +1,17 @@
 """The tables of the performance page are those of the results, and every row can be judged."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "reference" / "performance.md").read_text(encoding="utf-8")
+PROGRAMS = sorted({"run.py", *re.findall(r"^\| `(\w+\.py)", PAGE, re.MULTILINE)})
 MEASURED = json.loads((ROOT / "docs" / "reference" / "performance.json").read_text())
 ROWS = [row for run in MEASURED for row in run["rows"]]
 
@@ -14,6 +20,15 @@ def test_the_page_shows_the_results():
     page = ROOT / "tests" / "benchmarks" / "page.py"
     done = subprocess.run([sys.executable, str(page), "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_each_program_starts_by_the_documented_command(program):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, f"tests/benchmarks/{program}", "--help"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout[:6]) == (0, "usage:"), done.stderr
 
 
 def test_every_row_has_a_peer_or_is_one():
