@@ -151,13 +151,6 @@ class Run:
         self.one.go(self.site + "/away")
         self.one.js("(document.cookie = 'attrib-shop=; Max-Age=0; Path=/', localStorage.clear())")
 
-    def hear(self):
-        """Wait until the page has heard all answers: a later one would set the cookie again."""
-        deadline = time.monotonic() + _LONGEST
-        while self.one.js("Object.keys(localStorage).some((name) => name.startsWith('attrib-shop:'))"):
-            assert time.monotonic() < deadline, "the page waits for answers"
-            time.sleep(0.05)
-
     def many_events(self):
         """Events of 2 kB and of 220 bytes from one open page."""
         self.open("/plain")
@@ -232,7 +225,6 @@ class Run:
         """Two pages that a new visitor opens at one instant have one id."""
         found = Counter()
         for _ in range(self.scale):
-            self.hear()
             self.forget()
             with self.world.lock:
                 mark = len(self.world.sent)

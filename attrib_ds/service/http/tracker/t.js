@@ -1,3 +1,4 @@
+//# allFunctionsCalledOnLoad
 /// <reference path="./attrib.d.ts" />
 /**
  * Measures the page views of a website. Served at /t.js; the how-to "Measure a site" describes its use.
@@ -8,14 +9,19 @@
 (function () {
   "use strict";
   const early = window.attrib;
-  if (early && "trackerId" in early) return;
   // Modules and bundles have no current script.
-  const { dataset, src } = /** @type {HTMLScriptElement} */ (
-    [document.currentScript, ...document.scripts].find((each) => each && each.dataset.project) || {}
-  );
+  const current = /** @type {HTMLScriptElement | null} */ (document.currentScript);
+  const { dataset, src } = current?.dataset.project
+    ? current
+    : document.querySelector("script[data-project]") || /** @type {any} */ ({});
   /** @type {any} */
   const settings = { ...dataset, ...early };
   const { project, key, domain, consent, gpc, dnt, link, url = src } = settings;
+  if (early && "trackerId" in early) {
+    if (document.querySelector(`[data-project]:not([data-project="${project}"])`))
+      console.warn("attrib: only one data-project counts");
+    return;
+  }
   if (!project || !url) {
     console.warn("attrib: data-project or data-url is missing");
     return;
@@ -24,18 +30,19 @@
   const counted = new Set((settings.count || "").split(/\s+/));
   // Other domains of the site.
   const partners = (link || "").toLowerCase().split(/\s+/).filter(Boolean);
-  const base = new URL(settings.url ? url.replace(/[/]*$/, "/") : ".", settings.url ? location.href : url).href;
+  const base = new URL(settings.url?.replace(/[/]*$/, "/") || ".", settings.url ? location.href : src).href;
   const isDebugged = "debug" in settings || /(^|\.)localhost$/.test(location.hostname);
-  // The service sets cookies itself where it is part of the site.
-  const isServed = base.startsWith(location.origin + "/");
   const cookie = "attrib-" + project;
   const shelf = cookie + ":";
+  const channel = safely(() => new BroadcastChannel(cookie));
   const refuses =
     (navigator.globalPrivacyControl && gpc !== "ignore") || (navigator.doNotTrack === "1" && dnt === "respect");
-  const LONGEST_URL = 4096;
   // How long a message that is not accepted is sent again.
-  const DAY = 86400000;
+  const DAY = 864e5;
   const FILES = /\.(7z|avi|csv|dmg|docx?|epub|exe|gz|mov|mp[34]|msi|ods|odt|pdf|pkg|pptx?|rar|tar|txt|wav|xlsx?|zip)$/i;
+
+  /** @type {any} */
+  const opened = performance.getEntriesByType("navigation")[0] || {};
 
   let id = newId();
   let isStored = false;
@@ -56,6 +63,10 @@
   let brought = "";
   let isAsking = false;
   let settling = 0;
+  /** Requests that the page waits for. */
+  let calls = new AbortController();
+  /** Whether what is sent now may have no answer: the page may end, or the id. */
+  let isEnding = false;
   /** Milliseconds that the clock of the service is ahead.
    * @type {number | undefined} */
   let clockOffset;
@@ -74,9 +85,7 @@
   function safely(work) {
     try {
       return work();
-    } catch {
-      return undefined;
-    }
+    } catch {}
   }
 
   /** @param {string} names of events @param {(event: any) => void} work @param {AddEventListenerOptions} [options] */
@@ -86,8 +95,11 @@
 
   /** @returns {string} a random UUID, also on pages without TLS */
   function newId() {
-    return "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (digit) =>
-      (+digit ^ (crypto.getRandomValues(new Uint8Array(1))[0] & (15 >> (+digit / 4)))).toString(16),
+    return (
+      crypto.randomUUID?.() ||
+      "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (digit) =>
+        (+digit ^ (crypto.getRandomValues(new Uint8Array(1))[0] & (15 >> (+digit / 4)))).toString(16),
+      )
     );
   }
 
@@ -143,7 +155,7 @@
       method: "POST",
       body: JSON.stringify({ projectId: project, ...content, referrer, ingestKey: key }),
       credentials: "omit",
-      signal: AbortSignal.timeout(1000),
+      signal: AbortSignal.timeout(1e3),
     });
     return response.json();
   }
@@ -153,9 +165,9 @@
     isGranted = true;
     if (isStored || refuses || isAsking) return release();
     // An echo would come after consent was withdrawn again, and a cookie is no news.
-    if (!isHeard && !readCookie()) tell(true);
+    if (!isHeard && !readCookie()) channel?.postMessage(true);
     isAsking = true;
-    held = held || [];
+    held ||= [];
     if (!brought) return store();
     // Whoever follows a link between the site's domains is the same visitor, whatever the cookie was here.
     ask("link", { link: brought }).then(
@@ -168,20 +180,20 @@
   /** Keep the id that lasts. @param {string} [given] */
   function store(given) {
     if (isGranted) findHome();
-    const found = given || readCookie();
+    const former = readCookie();
+    const found = given || former;
     if (found) id = found;
     if (isGranted) {
       // For thirteen months. Safari ends a cookie sooner that a script has written last.
-      if (!isServed || readCookie() !== id) writeCookie(id, 34128000, home);
-      isStored = !!readCookie();
+      // The service sets the cookie itself where it is part of the site.
+      if (!base.startsWith(location.origin + "/") || former !== id) writeCookie(id, 34128000, home);
+      isStored = !!(former || readCookie());
     }
     if (isStored) {
-      // What earlier pages could not send.
-      takeKept().forEach((message) => waiting.add(message));
+      if (isDated) safely(takeKept);
       // The page view again, under the id that lasts: the service joins the visit so far to it.
       if (landing) waiting.add({ ...landing, id: landing.id + "+", attempts: 0, timer: 0 });
       landing = undefined;
-      waiting.forEach(keep);
     }
     // After a moment, another tab that was opened at the same instant has stored its id.
     if (found) settle();
@@ -200,8 +212,11 @@
   function deny(forgets) {
     isGranted = false;
     if (forgets) {
+      // Answers to what is under way would set the cookie again.
+      calls.abort();
+      calls = new AbortController();
       removeCookie();
-      takeKept();
+      safely(() => shelved().forEach((name) => localStorage.removeItem(name)));
     }
     if (isStored) id = newId();
     isStored = false;
@@ -211,11 +226,9 @@
   /** Withdraw consent on all pages. */
   function withdraw() {
     // What happened before belongs to the id that the visitor had.
-    answered({ path: "c" });
+    flush();
     deny(true);
-    tell(false);
-    // The slow answer to a page that was left may still set the cookie.
-    for (const seconds of [1, 5, 30]) setTimeout(() => isStored || removeCookie(), seconds * 1000);
+    channel?.postMessage(false);
   }
 
   /** Look up consent where it is stored: another page may have withdrawn it. */
@@ -225,19 +238,10 @@
     else if (isStored) deny(true);
   }
 
-  /** Tell the other tabs what the visitor has chosen; nothing stays.
-   * @param {boolean} granted */
-  function tell(granted) {
-    safely(() => {
-      localStorage.setItem(cookie, String(granted));
-      localStorage.removeItem(cookie);
-    });
-  }
-
   /** Hear one entry of the data layer: gtag("consent", "default" | "update", {...}).
    * @param {any} entry @param {boolean} isLast whether no other entry is known */
   function hear(entry, isLast) {
-    if (!entry || entry[0] !== "consent" || !entry[2]) return;
+    if (entry?.[0] !== "consent" || !entry[2]) return;
     const { analytics_storage: state, region, wait_for_update: time } = entry[2];
     const isUpdate = entry[1] === "update";
     if (state === "denied") {
@@ -245,7 +249,7 @@
       if (isUpdate) withdraw();
       else {
         deny(false);
-        wait = Math.max(wait, Math.min(+time || 0, 2000));
+        wait = Math.max(wait, Math.min(+time || 0, 2e3));
       }
     } else if (state === "granted" && (isUpdate || (!region && !isDenied))) {
       // A default of one region is not known to be that of the visitor; a denial counts everywhere.
@@ -286,59 +290,59 @@
   /** @param {Message} message */
   function begin(message) {
     waiting.add(message);
-    if (isStored) keep(message);
-    if (message.path === "c" && !isStored) landing = landing || message;
+    if (message.path === "c" && !isStored) landing ||= message;
     go();
     // Events do not wait longer.
-    setTimeout(answered, 10000, message);
+    setTimeout(answered, 1e4, message);
   }
 
   /** Send a message until it is accepted, for a day at most; with consent, the next page goes on.
-   * @param {Message} message @param {boolean} [isLast] whether the page may end before the answer */
-  function send(message, isLast = false) {
+   * @param {Message} message */
+  function send(message) {
     look();
     message.attempts += 1;
-    message.isLast = isLast;
+    message.isLast = isEnding;
+    if (isEnding) keep(message);
     const { path } = message;
-    const wasStored = isStored;
     fetch(base + path, {
       method: "POST",
       body: body(message),
       // Browsers have 64 KiB for requests that outlive their page.
-      keepalive: isLast,
-      // The answer may have a cookie.
-      credentials: isStored ? "same-origin" : "omit",
-      headers: key && path !== "c" ? { "X-Ingest-Key": key } : undefined,
+      keepalive: isEnding,
+      // The answer may have a cookie, which a page that has ended could not remove.
+      credentials: isStored && !isEnding ? "same-origin" : "omit",
+      signal: isEnding || path !== "c" ? null : calls.signal,
+      headers: key && path !== "c" ? { "X-Ingest-Key": key } : {},
     })
       .then(async (response) => {
         // Chromium counts an answer that nobody reads as under way.
         const text = await response.text();
-        // Consent was withdrawn meanwhile, and the answer has set the cookie.
-        if (wasStored && !isStored) removeCookie();
-        if (response.status === 429 || response.status >= 500) retry(message, response.headers.get("Retry-After"));
+        const { status, headers } = response;
+        if (status === 429 || status >= 500) retry(message, headers.get("Retry-After"));
         else finish(message, text);
         if (isDebugged && !response.ok) console.warn("attrib:", message.content, text);
       })
-      .catch(() => retry(message, null));
+      .catch(() => retry(message));
   }
 
-  /** @param {Message} message @param {string | null} seconds */
+  /** @param {Message} message @param {string | null} [seconds] */
   function retry(message, seconds) {
     message.isLast = false;
     if (Date.now() - message.made > DAY) finish(message, "");
     answered(message);
     if (!waiting.has(message)) return;
+    keep(message);
     // Many that the service has put off come back one after the other, 25 in a second.
     const pause = seconds ? +seconds + (Math.random() * waiting.size) / 25 : 2 ** (message.attempts - 1);
     clearTimeout(message.timer);
-    message.timer = setTimeout(send, Math.min(pause || 1, 60) * 1000, message);
+    message.timer = setTimeout(send, Math.min(pause || 1, 60) * 1e3, message);
   }
 
   /** @param {Message} message @param {string} text */
   function finish(message, text) {
     waiting.delete(message);
     clearTimeout(message.timer);
-    safely(() => localStorage.removeItem(shelf + message.id));
+    if (message.isKept) safely(() => localStorage.removeItem(shelf + message.id));
     if (message.path === "c" && clockOffset === undefined) safely(() => ({ clockOffset } = JSON.parse(text)));
     answered(message);
   }
@@ -348,6 +352,7 @@
   function answered({ path }) {
     if (isDated || path !== "c") return;
     isDated = true;
+    if (isStored) safely(takeKept);
     go();
   }
 
@@ -371,28 +376,27 @@
   /** Keep a message where the next page finds it.
    * @param {Message} message */
   function keep(message) {
+    message.isKept = isStored;
     safely(() => {
-      if (shelved().length < 500) localStorage.setItem(shelf + message.id, JSON.stringify({ ...message, attempts: 0 }));
+      if (isStored && shelved().length < 500) localStorage.setItem(shelf + message.id, JSON.stringify({ ...message, attempts: 0 }));
     });
   }
 
-  /** @returns {Message[]} what earlier pages have kept, oldest first; it is taken off the shelf */
+  /** Send what earlier pages could not. */
   function takeKept() {
-    const kept = /** @type {Message[]} */ ([]);
-    safely(() => {
-      for (const name of shelved()) {
-        const message = safely(() => JSON.parse(localStorage[name]));
-        localStorage.removeItem(name);
-        if (message && Date.now() - message.made < DAY) kept.push(message);
-      }
-    });
-    return kept.sort((one, other) => one.made - other.made);
+    for (const name of shelved()) {
+      const message = safely(() => JSON.parse(localStorage[name]));
+      if (!(Date.now() - message?.made < DAY)) localStorage.removeItem(name);
+      else if (message.made < performance.timeOrigin) waiting.add(message);
+    }
   }
 
-  /** Send without waiting what a closing page would lose. */
-  function flush() {
-    settle();
-    for (const message of waiting) if (!message.isLast) send(message, true);
+  /** Send without waiting what has no answer yet.
+   * @param {boolean} [isOver] whether events under way are lost, too */
+  function flush(isOver) {
+    isEnding = true;
+    for (const message of waiting) if (!message.isLast && (isOver || !message.attempts || message.path === "c")) send(message);
+    isEnding = false;
   }
 
   /** Do something once the tracker id is that of the visitor.
@@ -407,7 +411,6 @@
     if (isAsking) return;
     const work = held || [];
     held = undefined;
-    wait = 0;
     work.forEach(safely);
   }
 
@@ -424,8 +427,9 @@
     const hitId = newHitId();
     const content = {
       hitId,
-      pageUrl: page.slice(0, LONGEST_URL),
-      referrer: (shown || document.referrer).slice(0, LONGEST_URL),
+      // The service reads no more of an address.
+      pageUrl: page.slice(0, 4096),
+      referrer: (shown || document.referrer).slice(0, 4096),
       timezoneOffset: new Date().getTimezoneOffset(),
       // A browser that a program drives says so.
       isAutomated: navigator.webdriver || undefined,
@@ -456,8 +460,8 @@
   function countClick({ target }) {
     const link = linkOf(target);
     if (!link) return;
-    const url = new URL(String(link.getAttribute("href")), document.baseURI);
-    if (!/^https?:$/.test(url.protocol)) return;
+    const url = new URL(link.getAttribute("href") || "", document.baseURI);
+    if (!/^http/.test(url.protocol)) return;
     const data = { url: short(url.href) };
     if (counted.has("downloads") && (link.hasAttribute("download") || FILES.test(url.pathname)))
       note("file-download", data);
@@ -466,7 +470,7 @@
 
   /** @param {string | undefined} text @returns {string | undefined} what a field takes; an empty text is left out */
   function short(text) {
-    return text ? text.slice(0, 1024) : undefined;
+    return text?.slice(0, 1024) || undefined;
   }
 
   /** @param {string} type of what was counted beside page views @param {object} data */
@@ -488,9 +492,9 @@
   /** @param {string | null} address @returns {URL | undefined} one of another domain of the site */
   function partner(address) {
     const url = safely(() => new URL(address || "", document.baseURI));
-    if (!url || !isStored || (url.protocol !== "https:" && url.protocol !== location.protocol)) return undefined;
+    if (!url || !isStored || (url.protocol !== "https:" && url.protocol !== location.protocol)) return;
     const isOf = /** @param {string} name */ (name) => ("." + url.hostname).endsWith("." + name);
-    return !isOf(home || location.hostname) && partners.some(isOf) ? url : undefined;
+    if (!isOf(home || location.hostname) && partners.some(isOf)) return url;
   }
 
   /** @param {any} target of an event @returns {Element | null} */
@@ -503,7 +507,7 @@
     const former = offer;
     const owner = id;
     const made = Date.now();
-    if (former.owner === owner && made - former.made < 60000) return;
+    if (former.owner === owner && made - former.made < 6e4) return;
     offer = { ...(former.owner === owner && former), owner, made };
     ask("link", { trackerId: owner }).then(
       ({ link: value }) => {
@@ -526,7 +530,7 @@
     const address = holder.getAttribute(name);
     const url = partner(address);
     const { value, owner, made } = offer;
-    if (!url || address === null || !value || owner !== id || Date.now() - made > 110000) return;
+    if (!url || !address || !value || owner !== id || Date.now() - made > 11e4) return;
     offer = { made: 0 };
     if (isForm && !/^post$/i.test(own("method") || link.getAttribute("method"))) {
       const field = Object.assign(document.createElement("input"), { type: "hidden", name: "_attrib", value });
@@ -547,8 +551,8 @@
     on("pointerover focusin touchstart", near, { capture: true, passive: true });
     on("click auxclick submit", decorate, { capture: true });
     const find = () => [...document.querySelectorAll("a[href], area[href], form")].some(leads) && prepare();
-    if (document.readyState === "complete") find();
-    else on("load", find);
+    find();
+    on("load", find);
   }
 
   /** Count what the page asks for in data-count. */
@@ -556,11 +560,10 @@
     on("click auxclick", countClick, { capture: true });
     // A field may be called id or name.
     const send = /** @param {any} event */ ({ target: { attributes: named } }) =>
-      note("form-submit", { form: short((named.id || named.name || {}).value) });
+      note("form-submit", { form: short((named.id || named.name)?.value) });
     if (counted.has("forms")) on("submit", send, { capture: true });
-    if (counted.has("scroll")) on("scroll", countScroll, { passive: true });
-    const [page] = /** @type {any[]} */ (performance.getEntriesByType("navigation"));
-    if (counted.has("missing") && page.responseStatus === 404)
+    if (counted.has("scroll")) on("scroll", countScroll);
+    if (counted.has("missing") && opened.responseStatus === 404)
       note("page-not-found", { referrer: short(document.referrer) });
   }
 
@@ -568,38 +571,42 @@
     if (refuses) removeCookie();
     safely(() => {
       // Neither the address bar nor a page view has the value: whoever copies the address is somebody else.
-      brought = new URL(location.href).searchParams.get("_attrib") || "";
+      brought = new URLSearchParams(location.search).get("_attrib") || "";
       if (brought) history.replaceState(history.state, "", clean(location.href));
     });
     safely(listen);
     on("load", listen);
     if (isGranted || (!isDenied && readCookie())) grant();
     // A page may have changed its URL before the script was loaded: the one that was opened has the campaign.
-    const opened = safely(() => performance.getEntriesByType("navigation")[0].name);
-    show(opened && clean(opened));
+    show(opened.name && clean(opened.name));
     showReplaced();
     if (Array.isArray(early)) attrib.push(...early);
     if (wait && !isStored) setTimeout(release, wait);
     else release();
     safely(count);
     if (partners.length) safely(connect);
-    watch("pushState", () => show());
+    watch("pushState", show);
     watch("replaceState", showReplaced);
     // Also of a change of the fragment.
     on("popstate", () => show());
     // Routers that use the Navigation API do not call the history; what both report counts once.
-    const turn = /** @param {any} event */ ({ navigationType: type }) => (type === "replace" ? showReplaced() : show());
-    window.navigation?.addEventListener("currententrychange", (event) => safely(() => turn(event)));
+    const turn = /** @param {any} event */ ({ navigationType: type }) => safely(type === "replace" ? showReplaced : show);
+    window.navigation?.addEventListener("currententrychange", turn);
     // Phones end hidden pages without a word.
-    on("pagehide visibilitychange", ({ type }) => (type === "pagehide" || document.hidden) && flush());
-    on("storage", (event) => {
-      if (event.key === cookie && event.newValue) event.newValue === "true" ? isDenied || grant(true) : deny(true);
+    on("pagehide visibilitychange", ({ type }) => {
+      if (type !== "pagehide" && !document.hidden) return;
+      isEnding = true;
+      settle();
+      flush(true);
     });
-    on("pageshow", (event) => {
+    // What the visitor chooses in other tabs.
+    if (channel) channel.onmessage = ({ data }) => safely(() => (data ? isDenied || grant(true) : deny(true)));
+    on("pageshow", ({ persisted }) => {
       // The browser shows a page again that it had kept.
-      if (!event.persisted) return;
-      shown = "";
-      show();
+      if (persisted) {
+        shown = "";
+        show();
+      }
     });
   }
 
@@ -632,7 +639,7 @@
       } catch {
         // Without an answer, the page is as it would be without the experiment.
       }
-      if (callback) safely(() => callback(isShown));
+      safely(() => callback?.(isShown));
       return isShown;
     },
     push: (...calls) => {

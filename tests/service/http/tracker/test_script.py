@@ -54,6 +54,8 @@ def test_a_client_that_has_the_script_gets_no_content(anyone):
 def test_the_served_script_differs_by_comments_and_indentation_only():
     source = (SOURCES / "t.js").read_text(encoding="utf-8")
     code = [line.strip() for line in tracking_script().content.decode().splitlines()]
+    hint = code.pop(0)
+    assert hint == source.splitlines()[0] == "//# allFunctionsCalledOnLoad"
     assert not [line for line in code if re.match(r"\*|//", line) or "/*" in line]
     # In the same order, nothing else is missing.
     left = iter(re.sub(r"/\*\* @.*?\*/ ?", "", line).strip() for line in source.splitlines())
