@@ -18,6 +18,7 @@ from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
 from attrib_ds.attribution.paths.windows import Lookback
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.importers.aliases import Aliases
+from attrib_ds.importers.columns import names_of
 from attrib_ds.importers.reading import Reading
 from attrib_ds.project import Project
 from attrib_ds.queries import raw_hits
@@ -260,12 +261,20 @@ class Journeys:
         tree = self.nodes.rename(columns={"_id": "node_id", "parentId": "parent_id"})
         tree = tree[["node_id", "name", "type", "parent_id"]]
         # Reading files of one's own has told of doubts.
-        paths = replace(paths, nodes=tree, groups=self.groups, is_checked=self.reading is not None)
+        is_checked, dates = (
+            self.reading is not None,
+            (self._date_of("touchpoints"), self._date_of("conversions")),
+        )
+        paths = replace(paths, nodes=tree, groups=self.groups, is_checked=is_checked, date_columns=dates)
         if self.spend is not None:
             ids = self.spend["node_id"]
             credited = ids if level is None else replaced(ids, ancestors_at(self.nodes, level))
             paths = paths.with_spend(self.spend.assign(node_id=credited))
         return paths.within(since=since, until=until)
+
+    def _date_of(self, table: str) -> str:
+        """Return the column of dates of a table, as code."""
+        return f"{table}[{', '.join(map(repr, names_of(self.columns.get(table, {}).get('date', 'date'))))}]"
 
     def _warn_of_repeated_refunds(self, paths: Paths) -> None:
         """Warn of adjustments that may be refunds that are subtracted already."""
