@@ -62,9 +62,9 @@ class TestAmounts:
         assert earned(orders(**{"worth incl. tax": [10.0, 20.5], "tax": [1.0, 2.0]})) == 30.5
 
     def test_amounts_below_zero_are_refunds(self):
-        with pytest.warns(InputWarning, match="1 refunds without their sale left out"):
+        with pytest.warns(InputWarning, match="1 refund without their sale left out"):
             assert len(at.read_journeys(CLICKS, orders(value=[10.0, -4.0])).events) == 1
-        with pytest.warns(InputWarning, match="1 refunds subtracted"):
+        with pytest.warns(InputWarning, match="1 refund subtracted"):
             events = at.read_journeys(CLICKS, orders(value=[10.0, -4.0], user=["u", "u"])).events
         assert events["statistics.revenue"].tolist() == [6.0]
 
