@@ -143,8 +143,11 @@ def title(column: str, dtype: Any = None) -> str:
     return _TITLES.get(column, words) + zone
 
 
-def table(frame: pd.DataFrame, caption: str) -> Any:
-    """Return a frame as a table that can be searched and sorted, in pages; the first rows of a large one."""
+def table(frame: pd.DataFrame, caption: str, decimals: Mapping[str, int] | None = None) -> Any:
+    """Return a frame as a table that can be searched and sorted, in pages; the first rows of a large one.
+
+    Numbers of a column have the given decimals, by default as many as one of them needs.
+    """
     shown = frame.head(max(_MAX_CELLS // max(frame.shape[1], 1), 1))
     titles = [title(str(name), dtype) for name, dtype in frame.dtypes.items()]
     shown = shown.set_axis(titles, axis=1) if len({*titles}) == len(titles) else shown
@@ -163,10 +166,11 @@ def table(frame: pd.DataFrame, caption: str) -> Any:
         columnDefs=[
             {
                 "targets": [place],
-                "render": JavascriptFunction(_NUMBER.format(digits=_digits(shown.iloc[:, place]))),
+                "render": JavascriptFunction(_NUMBER.format(digits=digits)),
             }
-            for place, dtype in enumerate(frame.dtypes)
+            for place, (name, dtype) in enumerate(frame.dtypes.items())
             if _is_number(dtype)
+            for digits in [(decimals or {}).get(str(name), _digits(shown.iloc[:, place]))]
         ],
     )
     return box("table", heading, widget)
