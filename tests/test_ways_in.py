@@ -310,8 +310,20 @@ def two_clocks(hours):
 def test_two_clocks_are_named_by_every_way_in(way, hours, shift):
     said = f"clocks: 20 of 20 conversions were before every touchpoint of their user, nearly all by at most {shift} h"
     credits, _, messages = heard(way, two_clocks(hours))
-    assert any(message.startswith(said) for message in messages), messages
+    (message,) = (message for message in messages if message.startswith(said))
+    dates = {"sent": ("interactions['startDate']", "events['eventDate']")}
+    dates |= {"tables": dates["sent"], "files": ("touchpoints['date']", "conversions['date']")}
+    touched, bought = dates.get(way, dates["files"])
+    assert f"Check the time zones of {touched} and {bought}. If they differ" in message
+    assert f"{touched}.dt.tz_localize('Europe/Berlin') in frames" in message
     assert credits[None, "EUR", "value"] == 200.0
+
+
+def test_two_clocks_are_named_by_the_columns_of_the_files():
+    visits, orders = both_of(two_clocks(2))
+    visits, orders = visits.rename(columns={"date": "seen"}), orders.rename(columns={"date": "bought"})
+    with pytest.warns(errors.InputWarning, match=r"touchpoints\['seen'\] and conversions\['bought'\]"):
+        at.attribute(at.read_journeys(visits, orders).paths(), "linear")
 
 
 def on_a_day(*orders):
