@@ -104,15 +104,12 @@ def show_credits(credits: Any, form: Form) -> Sequence[Any]:
     money = answers.decimals(f"Value, {answers.currency}" if answers.currency else "Value")
     of_bounds = {name: money if name.startswith("value") else 2 for name in credits.columns}
     of_bounds |= dict.fromkeys(("conversions", "low", "high"), 1)
+    bounds = in_plot.drop(columns="node_id") if "low" in credits.columns else None
     return [
         elements.html(elements.figures(_sums(credits, paths, answers))),
         elements.image(draw(in_plot, by=by, currency=currency), f"Credited {by}{unit} by node and model"),
         elements.table(_in_words(answers), "Credits", decimals),
-        *(
-            [elements.table(in_plot.drop(columns="node_id"), "Intervals", of_bounds)]
-            if "low" in credits.columns
-            else []
-        ),
+        *([] if bounds is None else [elements.table(bounds, "Intervals", of_bounds)]),
         Downloads({"Report": report, **files}),
     ]
 
@@ -171,24 +168,7 @@ _CREDITS: Final = Step(
 _FIRST_MODELS: Final = ("last_touch", "linear")
 
 #: What a column of each file can be, in words, by role.
-_ROLES: Final[dict[File, dict[str, str]]] = {
-    "touchpoints": {"user": "Person", "device": "Device", "node": "Channel or campaign", "date": "Time"},
-    "conversions": {
-        "conversion_user": "Person who converted",
-        "conversion_date": "Time of the conversion",
-        "conversion": "Conversion id",
-        "value": "Value",
-        "refund": "Refunds",
-        "quantity": "Quantity",
-        "currency": "Currency",
-    },
-    "spend": {"spend_node": "Campaign or channel of the spend", "spend": "Spend"},
-}
-#: Titles of columns that say how files are read.
-_READ: Final = {
-    "file": "File", "column": "Column", "role": "Is", "read_as": "Read as", "evidence": "Shown by",
-    "before": "In the file", "after": "As read",
-}  # fmt: skip
+_ROLES: Final[dict[File, dict[str, str]]] = form_fields.TEXTS["roles"]
 _FOUND: Final = "(as found)"
 #: Rejected rows that are shown.
 _SHOWN: Final = 20
@@ -255,7 +235,7 @@ def own_files() -> Form:
         statuses.offer({} if found is None else found.statuses)
         sources.display = "" if found is not None and found.has_sources else "none"
 
-    choice.watch_conversions(offer)
+    choice.on_conversions = offer
 
     def credit() -> None:
         chosen = [files[name].value is not None for name in ("touchpoints", "conversions")]
@@ -288,8 +268,9 @@ def reading_of(form: Form) -> Any:
         choice.show(preview.attrs["reading"], is_whole=form.error is None)
         # The form shows each question beside the choice that answers it.
         preview["evidence"] = preview["evidence"].mask(preview["read_as"] == "not clear", "")
-        used = preview.loc[preview["role"] != "", list(_READ)]
-        shown.value = elements.preview(used.rename(columns=_READ), "How the files are read")
+        titles = form_fields.TEXTS["titles"]["reading"]
+        used = preview.loc[preview["role"] != "", list(titles)]
+        shown.value = elements.preview(used.rename(columns=titles), "How the files are read")
     return shown
 
 
@@ -360,7 +341,8 @@ class ColumnChoice(Control):
             heading = elements.html(f"<h3>Columns of {files[name].form_field.label.lower()}</h3>")
             self._groups[name] = elements.box("columns-found", heading, *menus.values())
             self._groups[name].layout.display = "none"
-        self._on_conversions: list[Callable[[Found | None], None]] = []
+        #: Takes what is found in a file of conversions, or None without one.
+        self.on_conversions: Callable[[Found | None], None] = lambda _: None
         super().__init__(form_field, *self._groups.values(), self._problem, watched=self._menus.values())
         self.widget.layout.display = "none"
         for name in _ROLES:
@@ -391,10 +373,6 @@ class ColumnChoice(Control):
         """Notify the watchers of a choice; those of the file hear of columns that are found."""
         if not self._is_finding:
             super().changed()
-
-    def watch_conversions(self, callback: Callable[[Found | None], None]) -> None:
-        """Call a function with what is found in a file of conversions, or None without one."""
-        self._on_conversions.append(callback)
 
     def explain(self, message: str) -> str:
         """Return an error message with the names that the menus and the files have on the page."""
@@ -474,11 +452,11 @@ class ColumnChoice(Control):
                 label = f"{file.form_field.label}, first rows of {shown.name}"
                 label = f"{label} ({opened.note})" if opened.note else label
                 self.previews[name].value = elements.preview(opened.first, label)
-        for callback in self._on_conversions if name == "conversions" else ():
-            callback(opened)
         self._offer(name, {role: found.get(role, []) for role in roles}, opened.columns if opened else ())
-        if name == "conversions" and self._sheets().sheet is not None:
-            self._find("touchpoints")
+        if name == "conversions":
+            self.on_conversions(opened)
+            if self._sheets().sheet is not None:
+                self._find("touchpoints")
 
     def _sheets(self) -> Reading:
         """Return the sheets of a workbook that was chosen for both tables."""
