@@ -249,7 +249,7 @@ def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool
         return events
     said = [
         (back, "refunds", "subtracted"),
-        (lost, "refunds", "without their sale left out"),
+        (lost, "refunds", "without a sale left out"),
         (double, "authorizations", "beside a payment left out"),
         (void, "conversions", "taken back"),
     ]
