@@ -124,7 +124,7 @@ class Format:
 
     def _without_footer(self, source: Source) -> Source:
         """Leave out lines of a single cell below the table, such as a copyright notice."""
-        is_note = pc.starts_with(source.unreadable["reason"], "1 cells ")
+        is_note = pc.starts_with(source.unreadable["reason"], "1 cell ")
         return replace(source, unreadable=source.unreadable.filter(pc.invert(is_note)))
 
     def _without_lines(self, connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
