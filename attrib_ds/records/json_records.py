@@ -497,7 +497,7 @@ class _Reader:
         elif is_unknown:
             before = len(self._new)
             for record in records:
-                self._find_new(bytes(record), self._root)
+                self._find_new(self._repaired(record) if self._is_lenient else bytes(record), self._root)
             self._has_many_new = len(self._new) == before
         elif problem.startswith("Expected `int") and "got `float`" in problem and not self._has_odd_numbers:
             self._has_odd_numbers = True

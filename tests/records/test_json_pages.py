@@ -470,6 +470,12 @@ def test_flat_keys_are_the_nested_ones():
     assert not page.unknown.column_names
 
 
+def test_flat_keys_are_known_beside_unknown_ones():
+    page = read(paged('{"geo.city":"Oslo","geo.pop":1,"new":2}'), CITIES)
+    assert page.table["geo.city"].to_pylist() == ["Oslo"]
+    assert sorted(page.unknown.column_names) == ['"geo.pop"', "new"]
+
+
 @pytest.mark.parametrize(
     ("content", "total"),
     [

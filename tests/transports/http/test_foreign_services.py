@@ -613,6 +613,26 @@ def test_fields_of_event_types_may_lack_members(shop, service):
 
 
 @WARNS
+def test_conversions_are_matched_with_fields_that_lack_members(shop, service):
+    deals = pd.DataFrame({"deal": ["d-1"], "mail": ["ann@x.example"], "day": [DAY]})
+    email = {"storageKey": "email", "type": "email", "entity": "user"}
+
+    def send(fields):
+        def answer(asked):
+            if "/event-types/order" in asked.path:
+                return Reply(body={"_id": "t", "reference": "order", "fields": fields})
+            return ABSENT if "/batch" in asked.path or asked.method == "GET" else Reply(body=UUID)
+
+        service.script = [answer]
+        return at.send_conversions(shop, deals, email="mail", date="day", id="deal")["status"].item()
+
+    assert send([email, {"storageKey": "sku"}]) == "processed"
+    for fields in (None, [{"storageKey": "email"}]):
+        with pytest.raises(errors.InvalidRequest, match="field of users of the type email"):
+            send(fields)
+
+
+@WARNS
 def test_no_order_is_sent_that_the_specification_does_not_show(shop, service):
     keep(service, most=1)
     at.search_interactions(shop)
