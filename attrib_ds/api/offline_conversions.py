@@ -327,7 +327,7 @@ def _matching_columns(
         found = [key for key in metrics if names[key] == statistic]
         if not found:
             raise _lacking("statistic", event_type, f"statistic {statistic!r}", ", ".join(names.values()))
-        columns += [_Column(key, value, kinds[key][1]) for key in found]
+        columns += [_Column(key, value, str(kinds[key][1])) for key in found]
     for key, name in fields.items():
         if key not in by_key:
             raise _lacking("fields", event_type, f"field {key!r}", ", ".join(by_key))

@@ -345,6 +345,8 @@ def test_pages_become_smaller_and_stay_so(shop, service, status, body, most, lim
         ({"error": {"code": 7, "message": "shop is closed"}}, "shop is closed"),
         ({"errors": ["shop is closed", {"detail": "come back"}]}, "shop is closed; come back"),
         ({"detail": "shop is closed"}, "shop is closed"),
+        ({"data": {"message": "shop is closed"}}, "shop is closed"),
+        ({"fault": {"detail": {"errorcode": "e-7"}, "faultstring": "shop is closed"}}, "shop is closed"),
         ("shop is closed", "shop is closed"),
         (b"<html><head><title>Shop &amp; co</title>", "Shop & co"),
     ],
