@@ -859,7 +859,7 @@ class HazardEffects(effects.Effects):
 
     def _require_conversions(self) -> None:
         if not len(self.sample.histories.event_user):
-            raise NotSupported(f"{self.label}: no conversion lies within the observation of its user")
+            raise NotSupported(f"{self.label}: no conversion lies within the observation period of its user")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
