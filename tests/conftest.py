@@ -37,6 +37,10 @@ settings.register_profile("exploring", _unhurried, max_examples=100)
 settings.load_profile("quick")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--cases", type=int, metavar="N", help="run at most N cases of each test")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """Keep what collection makes out of garbage collection: it lives as long as the run."""
@@ -49,7 +53,7 @@ def pytest_collection():
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Call examples on the sample project slow: loading it takes over a second each time."""
     for item in items:
         if isinstance(item, DoctestItem) and any(
@@ -57,7 +61,7 @@ def pytest_collection_modifyitems(items):
         ):
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.sample_example)
-    keep_few_cases(items)
+    keep_few_cases(items, at_most=config.getoption("cases"))
 
 
 _HOMES = itertools.count()

@@ -298,7 +298,7 @@ main()
 """
 
 
-def run_app(*, port: int, opens_browser: bool) -> int:
+def run_app(*, port: int, opens_browser: bool, seconds_unattended: int = 600) -> int:
     """Serve the workbench on this machine until the process ends, however it ends.
 
     Parameters
@@ -307,6 +307,8 @@ def run_app(*, port: int, opens_browser: bool) -> int:
         TCP port, on the loopback address only.
     opens_browser : bool
         Whether to open the page in a browser.
+    seconds_unattended : int, default 600
+        Seconds after which what a page computes with ends, once no browser shows the page.
 
     Returns
     -------
@@ -328,6 +330,9 @@ def run_app(*, port: int, opens_browser: bool) -> int:
         *(f"--port={port}", "--Voila.ip=127.0.0.1", "--template=attrib_ds"),
         # An uploaded file is one message; the default allows 10 MiB.
         f"--Voila.tornado_settings={{'websocket_max_message_size': {_MAX_UPLOAD}}}",
+        # Voilà refuses the request by which a page that is left ends its kernel of 400 MB.
+        f"--MappingKernelManager.cull_idle_timeout={seconds_unattended}",
+        f"--MappingKernelManager.cull_interval={seconds_unattended // 10}",
     ]
     if not opens_browser:
         command.append("--no-browser")

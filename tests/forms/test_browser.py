@@ -58,7 +58,7 @@ def serving(command, port, folder, **environment):
                 return True
 
         eventually(is_listening)
-        yield
+        yield process
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
@@ -94,6 +94,32 @@ def app(tmp_path_factory):
     command = [sys.executable, "-m", "attrib_ds", "app", "--port", str(port), "--no-browser"]
     with serving(command, port, folder, ATTRIB_DS_HOME=str(folder)):
         yield f"http://127.0.0.1:{port}/"
+
+
+def kernels_of(process):
+    """Return how many kernels a server has started that still run."""
+    children = Path(f"/proc/{process.pid}/task").glob("*/children")
+    running = [number for child in children for number in child.read_text().split()]
+    servers = [Path(f"/proc/{number}/task").glob("*/children") for number in running]
+    return sum(len(child.read_text().split()) for server in servers for child in server)
+
+
+@pytest.mark.slow
+def test_what_a_page_computes_with_ends_after_the_page(browser, tmp_path):
+    port = free_port()
+    program = (
+        "from attrib_ds.forms.workbench import run_app; "
+        f"run_app(port={port}, opens_browser=False, seconds_unattended=10)"
+    )
+    with serving([sys.executable, "-c", program], port, tmp_path) as process:
+        context = browser.new_context()
+        page = context.new_page()
+        for _ in range(2):  # the second time as a visitor who reloads it
+            page.goto(f"http://127.0.0.1:{port}/", timeout=TIMEOUT * 1000)
+            page.get_by_role("button", name="Open the sample").wait_for(timeout=TIMEOUT * 1000)
+        eventually(lambda: kernels_of(process) == 1)
+        context.close()
+        eventually(lambda: kernels_of(process) == 0)
 
 
 def open_sample(page, app):

@@ -322,16 +322,20 @@ class Checks:
             f"CREATE TABLE {staged.relation} AS "
             f"SELECT row, {_selected(self._outer)}, {broken} AS broken FROM {checked}"
         )
-        reasons = [
-            f"CASE WHEN {rule} THEN coalesce({reason}, 'is not valid') END" for rule, reason in self._rules
-        ]
-        connection.execute(
-            f"CREATE TABLE {staged.problems} AS SELECT row, position, reasons[position] AS reason FROM ("
-            f"SELECT row, reasons, unnest(range(1, len(reasons) + 1)) AS position FROM ("
-            f"SELECT row, [{', '.join(reasons)}]::VARCHAR[] AS reasons FROM {checked} "
-            f"WHERE row IN (SELECT row FROM {staged.relation} WHERE broken)))"
-            f"WHERE reason IS NOT NULL"
-        )
+        connection.execute(f"CREATE TABLE {staged.problems} (row BIGINT, position BIGINT, reason VARCHAR)")
+        ((any_broken,),) = connection.execute(f"SELECT bool_or(broken) FROM {staged.relation}").fetchall()
+        if any_broken:
+            reasons = [
+                f"CASE WHEN {rule} THEN coalesce({reason}, 'is not valid') END"
+                for rule, reason in self._rules
+            ]
+            connection.execute(
+                f"INSERT INTO {staged.problems} SELECT row, position, reasons[position] AS reason FROM ("
+                f"SELECT row, reasons, unnest(range(1, len(reasons) + 1)) AS position FROM ("
+                f"SELECT row, [{', '.join(reasons)}]::VARCHAR[] AS reasons FROM {checked} "
+                f"WHERE row IN (SELECT row FROM {staged.relation} WHERE broken)))"
+                f"WHERE reason IS NOT NULL"
+            )
         self._reject_repeated(connection, staged, id, order)
         return staged
 
