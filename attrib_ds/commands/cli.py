@@ -287,7 +287,7 @@ def _add_administration(actions: Actions) -> None:
         _PROJECT,
         _option("--vendor-id ID", "its id, unique in the project", required=True),
         _option("--name NAME", "its display name", required=True),
-        _option("--currency CODE", "currency of its outlays (default: that of the project)"),
+        _option("--currency CODE", "currency of its spend (default: the project's)"),
         _option("--channel NAME", "channel of its traffic, such as Offline"),
         *_PLACE,
     )  # fmt: skip

@@ -265,7 +265,7 @@ def read_accepted(file: Path, owner: int | None = None) -> dict[str, int]:
                 return {}
             problems = [connection.execute(f"PRAGMA quick_check({table})").fetchall() for table in tables]
             if any(found != [("ok",)] for found in problems) or tables != {**_DEFINITIONS, "nonces": _NONCES}:
-                raise _damaged(path, "its content is not that of a queue")
+                raise _damaged(path, "it is not a queue")
             ((owned_by,),) = connection.execute("PRAGMA application_id").fetchall()
             if owner and owned_by not in {0, owner}:
                 raise _damaged(path, "it belongs to another project")
