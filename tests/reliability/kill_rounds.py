@@ -128,7 +128,7 @@ class Client(threading.Thread):
             self.processed.append(told)
 
     def repeat(self) -> None:
-        known = list(self.journal.accepted.items())
+        known = list(self.journal.accepted.copy().items())  # others add to it meanwhile
         if known:
             nonce, id = self.random.choice(known)
             _, again = self.call("POST", "/api/v1/events", self.body(self.journal.sent[nonce]), 200)
@@ -142,7 +142,7 @@ class Client(threading.Thread):
 
     def repeated_hit(self) -> None:
         if self.journal.hits:
-            self.send_hit(self.random.choice(sorted(self.journal.hits)))
+            self.send_hit(self.random.choice(sorted(self.journal.hits.copy())))
 
     def send_hit(self, id: str) -> None:
         browser = self.journal.sent_hits[id]
