@@ -27,6 +27,8 @@ import re
 import sys
 import warnings
 from collections.abc import Collection, Iterable
+from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from attrib_ds.display import printable
@@ -162,28 +164,35 @@ def check_number(
     maximum: float = math.inf,
     below: float = math.inf,
 ) -> Any:
-    """Return a finite number within bounds, one of NumPy as Python's; raise :class:`InvalidRequest` else."""
-    is_number = isinstance(got, numbers.Real) and not isinstance(got, bool) and math.isfinite(got)
-    if not is_number or not (above < got < below and minimum <= got <= maximum):  # type: ignore[operator]
-        raise InvalidRequest.value(field, plain_number(got), allowed)
-    return plain_number(got)
+    """Return a finite number within bounds as Python's; raise :class:`InvalidRequest` else."""
+    number = plain_number(got)
+    is_number = isinstance(number, numbers.Real) and not isinstance(number, bool)
+    if not is_number or not (above < number < below and minimum <= number <= maximum):
+        raise InvalidRequest.value(field, number, allowed)
+    return number
 
 
 def check_whole(field: str, got: object, *, minimum: int, maximum: int | None = None) -> int:
     """Return a whole number within bounds, also one such as ``3.0``; raise :class:`InvalidRequest` else."""
-    is_whole = isinstance(got, numbers.Integral) or (
-        isinstance(got, numbers.Real) and float(got).is_integer()
-    )
-    is_whole = is_whole and not isinstance(got, bool)
-    if not is_whole or not minimum <= got <= (math.inf if maximum is None else maximum):  # type: ignore[operator]
+    number = plain_number(got)
+    is_number = isinstance(number, numbers.Real) and not isinstance(number, bool)
+    if (
+        not is_number
+        or number % 1 != 0
+        or not minimum <= number <= (math.inf if maximum is None else maximum)
+    ):
         bounds = f"{minimum:,} or more" if maximum is None else f"{minimum:,} to {maximum:,}"
-        raise InvalidRequest.value(field, plain_number(got), f"whole numbers, {bounds}")
-    return int(got)  # type: ignore[call-overload,no-any-return]
+        raise InvalidRequest.value(field, number, f"whole numbers, {bounds}")
+    return int(number)
 
 
 def plain_number(got: object) -> Any:
-    """Return NumPy's numbers as Python's, and any other value unchanged."""
-    return got.item() if isinstance(got, numbers.Number) and hasattr(got, "item") else got
+    """Return numbers of NumPy, fractions and decimals as Python's, and any other value unchanged."""
+    number = got.item() if isinstance(got, numbers.Number) and hasattr(got, "item") else got
+    try:
+        return float(number) if isinstance(number, Fraction | Decimal) else number
+    except (OverflowError, ValueError):
+        return number
 
 
 class Unauthorized(AttribError):

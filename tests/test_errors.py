@@ -2,6 +2,8 @@
 
 import inspect
 import pickle
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -92,7 +94,7 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("number", [int, np.int64, np.uint8, float, np.float32])
+@pytest.mark.parametrize("number", [int, np.int64, np.uint8, float, np.float32, Fraction, Decimal])
 @pytest.mark.parametrize("argument", NUMBERS)
 def test_whole_numbers_of_any_type_are_numbers(argument, number):
     assert NUMBERS[argument](number)
@@ -101,18 +103,33 @@ def test_whole_numbers_of_any_type_are_numbers(argument, number):
 def test_numbers_of_numpy_are_numbers_of_a_comparison():
     world = at.simulate("random", users=200, seed=1)
     paths = at.Paths.from_frames(world.touchpoints, world.conversions)
-    bootstrap = {"intervals": "bootstrap", "replicates": np.int16(2), "confidence": np.float32(0.9)}
+    plan = at.experiments.plan_holdout(
+        users=1_000, rate=Fraction(1, 10), effect=Decimal(9), power=Fraction(4, 5)
+    )
+    assert len(plan) == 1
+    assert at.models.PositionBased(milestones={"lead": Fraction(1, 10)}).milestones == (("lead", 0.1),)
+    bootstrap = {"intervals": "bootstrap", "replicates": np.int16(2), "confidence": Fraction(9, 10)}
     assert len(at.attribute(paths, "linear", **bootstrap))
-    assert len(at.compare_orders(paths, orders=np.int64(1), folds=np.int64(2), seed=np.int64(0))) == 1
+    assert len(at.compare_orders(paths, orders=np.int64(1), folds=np.int64(2), smoothing=Fraction(1, 2))) == 1
 
 
-@pytest.mark.parametrize("wrong", [True, np.True_, 1.5, np.float64("nan"), "1", None, -1, np.int64(-1)])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(True, np.True_, 1.5, np.float64("nan"), "1", None, -1, np.int64(-1), 1 + 0j, np.array(1)),
+        *(Fraction(1, 3), Decimal("1.5"), Decimal("NaN"), Decimal("sNaN"), Fraction(-(10**400))),
+    ],
+)
 def test_what_is_no_whole_number_is_refused(wrong):
     with pytest.raises(InvalidRequest, match=r"top: .* is not allowed; allowed: whole numbers, 0 or more"):
         errors.check_whole("top", wrong, minimum=0)
 
 
 def test_bounds_are_told_as_they_are_checked():
-    errors.check_number("share", np.float32(0.5), "0 to 1", minimum=0, maximum=1)
+    for half in (np.float32(0.5), Fraction(1, 2), Decimal("0.5")):
+        assert errors.check_number("share", half, "0 to 1", minimum=0, maximum=1) == 0.5
+    for endless in (10**400, Fraction(10**400), Decimal("1e400"), Decimal("sNaN"), np.inf):
+        with pytest.raises(InvalidRequest, match=r"share: .* is not allowed; allowed: 0 to 1"):
+            errors.check_number("share", endless, "0 to 1", minimum=0, maximum=1)
     with pytest.raises(InvalidRequest, match=r"confidence: 1\.0 is not allowed; allowed: between 0 and 1"):
         at.models.ConversionRateShapley().sampling_error(confidence=1.0)

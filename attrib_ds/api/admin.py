@@ -139,9 +139,12 @@ def delete_user(project: Project, id: str, *, mode: str = "anonymise") -> pd.Ser
         The user's ``_id``; that of a merged user stands for the user it was merged into.
     mode : str, default "anonymise"
         ``anonymise``: keep interactions, events and metrics, so that counts stay the same, and remove what
-        identifies: the fields of users, those declared personal, e-mail addresses, phones, locations and
-        messages, and texts that the event type does not declare. Other declared fields are kept, so declare
-        a ``string`` in which people write freely as personal or as ``message``. ``delete``: delete them.
+        identifies. Of events: the fields of users, those declared personal, e-mail addresses, phones,
+        locations and messages, and what the event type does not declare, except numbers and yes or no. Other
+        declared fields stay, so declare a ``string`` in which people write freely, and a ``url`` with
+        queries, as personal. Of interactions and hits: ids of the person and the tracker, referrers, queries
+        and fragments of addresses, texts of user agents, coordinates and postcodes. Paths of pages, browser,
+        device, city, region, country and network stay. ``delete``: delete them.
 
     Returns
     -------

@@ -237,6 +237,7 @@ def conversion_paths(
         | money.described()
         | {name: value for name, value in arguments.items() if value is not None}
         | period.described(),
+        date_columns=("interactions['startDate']", "events['eventDate']"),
         owner=project,
     )
 

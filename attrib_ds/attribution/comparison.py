@@ -94,7 +94,7 @@ def compare_orders(
         raise InvalidRequest(
             "paths: aggregated paths have no users to leave out; use Paths.from_frames or conversion_paths"
         )
-    check_amount("smoothing", smoothing)
+    smoothing = check_amount("smoothing", smoothing)
     if smoothing == 0:
         raise InvalidRequest("smoothing: 0 is not allowed; allowed: above 0")
     model = Markov(order=wanted[-1], nulls=nulls, transform=transform, steps=steps)

@@ -63,9 +63,9 @@ class Model:
         return card(type(self).__name__, parameters, note=summary)
 
 
-def check_share(argument: str, share: object) -> None:
-    """Require a number from 0 to 1."""
-    check_number(argument, share, "0 to 1", minimum=0, maximum=1)
+def check_share(argument: str, share: object) -> Any:
+    """Return a number from 0 to 1, or raise."""
+    return check_number(argument, share, "0 to 1", minimum=0, maximum=1)
 
 
 def check_level(argument: str, level: object) -> Any:
@@ -73,9 +73,9 @@ def check_level(argument: str, level: object) -> Any:
     return check_number(argument, level, "between 0 and 1, such as 0.95", above=0, below=1)
 
 
-def check_amount(argument: str, amount: object) -> None:
-    """Require a finite number, 0 or more."""
-    check_number(argument, amount, "0 or more", minimum=0)
+def check_amount(argument: str, amount: object) -> Any:
+    """Return a finite number, 0 or more, or raise."""
+    return check_number(argument, amount, "0 or more", minimum=0)
 
 
 def check_strings(argument: str, given: object, *, of: str = "node ids") -> tuple[str, ...]:
@@ -311,7 +311,7 @@ class PositionBased(Model):
     def roles(self) -> tuple[tuple[str, float], ...]:
         """Name and share of each milestone."""
         pairs = self.milestones.items() if isinstance(self.milestones, Mapping) else self.milestones
-        return tuple((str(name), share) for name, share in pairs)
+        return tuple((str(name), plain_number(share)) for name, share in pairs)
 
 
 @dataclass(frozen=True)
@@ -510,8 +510,7 @@ class ConversionRateShapley(PathModel):
         >>> round(at.models.ConversionRateShapley(permutations=1_000).sampling_error(rate=0.1), 4)
         0.0086
         """
-        check_share("rate", rate)
-        check_level("confidence", confidence)
+        rate, confidence = check_share("rate", rate), check_level("confidence", confidence)
         return 2 * rate * math.sqrt(math.log(2 / (1 - confidence)) / (2 * self.permutations))
 
 

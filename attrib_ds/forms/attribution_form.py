@@ -29,10 +29,11 @@ from attrib_ds.forms.controls import (
     uploads,
 )
 from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, frame_downloads
+from attrib_ds.importers.columns import names_of
 from attrib_ds.importers.journeys import Journeys
-from attrib_ds.importers.own_journeys import Found, find_columns, read_journeys
+from attrib_ds.importers.own_journeys import Found, find_columns, read_journeys, with_sheets
 from attrib_ds.importers.preview import preview_files
-from attrib_ds.importers.reading import Reading
+from attrib_ds.importers.reading import File, Reading
 from attrib_ds.plots.labels import name_of_rest
 from attrib_ds.plots.overview import MODELS, Overview, in_words
 from attrib_ds.plots.report import page
@@ -99,11 +100,16 @@ def show_credits(credits: Any, form: Form) -> Sequence[Any]:
     )
     files = frame_downloads(credits, "credits", form.code)
     unit = f" in {currency}" if currency else ""
+    decimals = {each.title: each.decimals for each in answers.measures}
+    money = answers.decimals(f"Value, {answers.currency}" if answers.currency else "Value")
+    of_bounds = {name: money if name.startswith("value") else 2 for name in credits.columns}
+    of_bounds |= dict.fromkeys(("conversions", "low", "high"), 1)
+    bounds = in_plot.drop(columns="node_id") if "low" in credits.columns else None
     return [
         elements.html(elements.figures(_sums(credits, paths, answers))),
         elements.image(draw(in_plot, by=by, currency=currency), f"Credited {by}{unit} by node and model"),
-        elements.table(_in_words(answers), "Credits"),
-        *([elements.table(in_plot.drop(columns="node_id"), "Intervals")] if "low" in credits.columns else []),
+        elements.table(_in_words(answers), "Credits", decimals),
+        *([] if bounds is None else [elements.table(bounds, "Intervals", of_bounds)]),
         Downloads({"Report": report, **files}),
     ]
 
@@ -162,25 +168,10 @@ _CREDITS: Final = Step(
 _FIRST_MODELS: Final = ("last_touch", "linear")
 
 #: What a column of each file can be, in words, by role.
-_ROLES: Final = {
-    "touchpoints": {"user": "Person", "device": "Device", "node": "Channel or campaign", "date": "Time"},
-    "conversions": {
-        "conversion_user": "Person who converted",
-        "conversion_date": "Time of the conversion",
-        "conversion": "Conversion id",
-        "value": "Value",
-        "refund": "Refunds",
-        "quantity": "Quantity",
-        "currency": "Currency",
-    },
-    "spend": {"spend_node": "Campaign or channel of the spend", "spend": "Spend"},
-}
-#: Titles of columns that say how files are read.
-_READ: Final = {
-    "file": "File", "column": "Column", "role": "Is", "read_as": "Read as", "evidence": "Shown by",
-    "before": "In the file", "after": "As read",
-}  # fmt: skip
+_ROLES: Final[dict[File, dict[str, str]]] = form_fields.TEXTS["roles"]
 _FOUND: Final = "(as found)"
+#: Rejected rows that are shown.
+_SHOWN: Final = 20
 #: What to choose from where a file does not say how it is written, with the value of the argument.
 _DOUBTS: Final[dict[str, list[tuple[str, Any]]]] = {
     "dayfirst": [("as other dates show", None), ("day first", True), ("month first", False)],
@@ -244,7 +235,7 @@ def own_files() -> Form:
         statuses.offer({} if found is None else found.statuses)
         sources.display = "" if found is not None and found.has_sources else "none"
 
-    choice.watch_conversions(offer)
+    choice.on_conversions = offer
 
     def credit() -> None:
         chosen = [files[name].value is not None for name in ("touchpoints", "conversions")]
@@ -273,10 +264,13 @@ def reading_of(form: Form) -> Any:
         preview = preview_files(
             value["touchpoints"], value["conversions"], spend=value.get("spend"), reading=Reading(**reading)
         )
+        choice: Any = form.control("columns")
+        choice.show(preview.attrs["reading"], is_whole=form.error is None)
         # The form shows each question beside the choice that answers it.
         preview["evidence"] = preview["evidence"].mask(preview["read_as"] == "not clear", "")
-        used = preview.loc[preview["role"] != "", list(_READ)]
-        shown.value = elements.preview(used.rename(columns=_READ), "How the files are read")
+        titles = form_fields.TEXTS["titles"]["reading"]
+        used = preview.loc[preview["role"] != "", list(titles)]
+        shown.value = elements.preview(used.rename(columns=titles), "How the files are read")
     return shown
 
 
@@ -347,7 +341,8 @@ class ColumnChoice(Control):
             heading = elements.html(f"<h3>Columns of {files[name].form_field.label.lower()}</h3>")
             self._groups[name] = elements.box("columns-found", heading, *menus.values())
             self._groups[name].layout.display = "none"
-        self._on_conversions: list[Callable[[Found | None], None]] = []
+        #: Takes what is found in a file of conversions, or None without one.
+        self.on_conversions: Callable[[Found | None], None] = lambda _: None
         super().__init__(form_field, *self._groups.values(), self._problem, watched=self._menus.values())
         self.widget.layout.display = "none"
         for name in _ROLES:
@@ -356,7 +351,7 @@ class ColumnChoice(Control):
     @property
     def value(self) -> dict[str, str] | None:
         """The chosen columns, by role."""
-        chosen = {role: menu.value for role, menu in self._menus.items() if not menu.value.endswith(_FOUND)}
+        chosen = {role: menu.value for role, menu in self._menus.items() if self._is_chosen(role)}
         # A column that is named for visits counts for conversions too, unless they have one of their own.
         for role in ("user", "date"):
             found = self._found.get(f"conversion_{role}", [])
@@ -379,10 +374,6 @@ class ColumnChoice(Control):
         if not self._is_finding:
             super().changed()
 
-    def watch_conversions(self, callback: Callable[[Found | None], None]) -> None:
-        """Call a function with what is found in a file of conversions, or None without one."""
-        self._on_conversions.append(callback)
-
     def explain(self, message: str) -> str:
         """Return an error message with the names that the menus and the files have on the page."""
         for name, file in self._files.items():
@@ -399,17 +390,49 @@ class ColumnChoice(Control):
             either = rf"pass reading=Reading\({name}=[^)]*\) or reading=Reading\({name}=[^)]*\)"
             message = re.sub(either, f"choose at {labels[name]!r}", message)
         message = re.sub(
-            r"(?:name it|say which|name the \w+) with reading=Reading\(columns=\{'(\w+)': [^}]*\}\)",
-            lambda match: f"choose it at {labels.get(match[1], match[1])!r}",
+            r"(?:choose other columns|name it|say which|name the \w+) with "
+            r"reading=Reading\(columns=\{([^}]*)\}\)",
+            lambda match: (
+                "choose at "
+                + " and ".join(repr(labels.get(role, role)) for role in re.findall(r"'(\w+)': ", match[1]))
+            ),
             message,
         )
+        # What is for Python has no place on the page.
+        message = re.sub(r"; at\.\w+ [^.;]*| in files, \S+ in frames", "", message)
+        message = re.sub(r"\b(?:touchpoints|conversions)\[('[^']*')\]", r"\1", message)
+        message = message.replace("the attribute rejected lists", "'How the files were read' lists")
         return re.sub(
             r"reading=Reading\((\w+)=\w+\)",
             lambda match: f"{labels[match[1]]!r}" if match[1] in labels else f"{match[1]} under More options",
             message,
         )
 
-    def _find(self, name: str) -> None:
+    def show(self, reading: Reading, *, is_whole: bool) -> None:
+        """Show the columns that the files were read with; a reading with questions lacks some of them."""
+        for name, roles in _ROLES.items():
+            columns = next(self._menus[role].options[1:] for role in roles)
+            found = {role: names_of(reading.columns.get(role, ())) for role in roles}
+            kept = {role for role in roles if self._is_chosen(role) or not (found[role] or is_whole)}
+            self._offer(name, {role: found[role] for role in roles if role not in kept}, columns)
+
+    def _is_chosen(self, role: str) -> bool:
+        return not self._menus[role].value.endswith(_FOUND)
+
+    def _offer(self, name: File, found: Mapping[str, list[str]], columns: Sequence[str]) -> None:
+        """Offer the columns of a file for the roles that are given, and say which of them are found."""
+        self._is_finding = True
+        for role, of_role in found.items():
+            self._found[role] = of_role
+            none = "by its values" if role == "spend_node" else "none"
+            start = f"{' and '.join(of_role or [none])} {_FOUND}"
+            self._menus[role].options = [start, *columns]
+            self._menus[role].value = start
+        self._is_finding = False
+        self._groups[name].layout.display = "" if columns else "none"
+        self.widget.layout.display = "" if any(self._found.values()) or self._problem.value else "none"
+
+    def _find(self, name: File) -> None:
         """Show the columns found in a file, its first rows and what it is."""
         file, roles = self._files[name], list(_ROLES[name])
         self._problem.value = self.previews[name].value = ""
@@ -419,33 +442,28 @@ class ColumnChoice(Control):
             shown = file.value[0] if isinstance(file.value, list) else file.value
             try:
                 searched = [role.removeprefix("conversion_") for role in roles]
-                opened = find_columns(shown, searched)
+                opened = find_columns(shown, name, searched, self._sheets())
             except Exception as error:  # noqa: BLE001  (shown in the form)
-                self._problem.value = elements.alert(elements.error_message(error))
+                self._problem.value = elements.alert(self.explain(elements.error_message(error)))
             else:
-                # Refunds beside values are subtracted only from a column that is chosen.
-                opened.by_role.pop("refund", None)
                 found = {
-                    role: opened.by_role[each]
-                    for role, each in zip(roles, searched, strict=True)
-                    if each in opened.by_role
+                    role: opened.by_role.get(each, []) for role, each in zip(roles, searched, strict=True)
                 }
                 label = f"{file.form_field.label}, first rows of {shown.name}"
                 label = f"{label} ({opened.note})" if opened.note else label
                 self.previews[name].value = elements.preview(opened.first, label)
-        for callback in self._on_conversions if name == "conversions" else ():
-            callback(opened)
-        columns = () if opened is None else opened.columns
-        self._is_finding = True
-        for role in roles:
-            self._found[role] = found.get(role, [])
-            none = "by its values" if role == "spend_node" else "none"
-            start = f"{' and '.join(found.get(role, [none]))} {_FOUND}"
-            self._menus[role].options = [start, *columns]
-            self._menus[role].value = start
-        self._is_finding = False
-        self._groups[name].layout.display = "" if columns else "none"
-        self.widget.layout.display = "" if any(self._found.values()) or self._problem.value else "none"
+        self._offer(name, {role: found.get(role, []) for role in roles}, opened.columns if opened else ())
+        if name == "conversions":
+            self.on_conversions(opened)
+            if self._sheets().sheet is not None:
+                self._find("touchpoints")
+
+    def _sheets(self) -> Reading:
+        """Return the sheets of a workbook that was chosen for both tables."""
+        reading, files = Reading(), self._files
+        with suppress(errors.AttribError), elements.heard():
+            reading = with_sheets(files["touchpoints"].value, files["conversions"].value, reading)
+        return reading
 
 
 class StatusChoice(Control):
@@ -499,5 +517,11 @@ def _show_own(credits: Any, form: Form) -> Sequence[Any]:
     counts = form.results["journeys"].counts
     read = counted(counts.get("interactions", 0), "visits"), counted(counts.get("events", 0), "conversions")
     choice: Any = form.control("columns")
-    rows = elements.disclosure("How the files were read", reading_of(form), *choice.previews.values())
+    parts = [reading_of(form), *choice.previews.values()]
+    rejected = form.results["journeys"].rejected
+    if len(rejected):
+        parts.insert(
+            1, elements.html(elements.preview(rejected.head(_SHOWN), f"Rejected rows: {len(rejected):,}"))
+        )
+    rows = elements.disclosure("How the files were read", *parts)
     return [elements.notes([f"Read {' and '.join(read)}."]), *show_credits(credits, form), rows]

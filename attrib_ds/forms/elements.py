@@ -20,6 +20,7 @@ from itables import JavascriptFunction
 from itables.widget import ITable
 
 from attrib_ds import display, errors
+from attrib_ds.forms.form_fields import TEXTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,13 +30,7 @@ if TYPE_CHECKING:
 _MAX_CELLS: Final = 100_000
 _STYLE: Final = (Path(__file__).parent / "forms.css").read_text(encoding="utf-8")
 #: Shows a number, and nothing for a missing one; tables are sorted by the number itself.
-_NUMBER: Final = (
-    "function (number, purpose) {{"
-    " if (purpose === 'sort' || purpose === 'type') {{ return number; }}"
-    " if (typeof number !== 'number' || Number.isNaN(number)) {{ return ''; }}"
-    " return number.toLocaleString('en', "
-    "{{minimumFractionDigits: {digits}, maximumFractionDigits: {digits}}}); }}"
-)
+_NUMBER: Final = (Path(__file__).parent / "number.js").read_text(encoding="utf-8")
 
 
 def box(name: str, *children: Any) -> Any:
@@ -117,16 +112,7 @@ def disclosure(label: str, *children: Any) -> Any:
 
 
 #: Titles of columns, if their names do not tell the unit or are not words.
-_TITLES: Final = {
-    "duration": "Duration (seconds)",
-    "durationSum": "Duration (seconds)",
-    "sessionCount": "Visits",
-    "hitCount": "Hits",
-    "share": "Share (0 to 1)",
-    "low": "Conversions from",
-    "high": "Conversions to",
-    "is_partial": "Not complete",
-}
+_TITLES: Final[dict[str, str]] = TEXTS["titles"]["frames"]
 
 
 def title(column: str, dtype: Any = None) -> str:
@@ -143,8 +129,11 @@ def title(column: str, dtype: Any = None) -> str:
     return _TITLES.get(column, words) + zone
 
 
-def table(frame: pd.DataFrame, caption: str) -> Any:
-    """Return a frame as a table that can be searched and sorted, in pages; the first rows of a large one."""
+def table(frame: pd.DataFrame, caption: str, decimals: Mapping[str, int] | None = None) -> Any:
+    """Return a frame as a table that can be searched and sorted, in pages; the first rows of a large one.
+
+    Numbers of a column have the given decimals, by default as many as one of them needs.
+    """
     shown = frame.head(max(_MAX_CELLS // max(frame.shape[1], 1), 1))
     titles = [title(str(name), dtype) for name, dtype in frame.dtypes.items()]
     shown = shown.set_axis(titles, axis=1) if len({*titles}) == len(titles) else shown
@@ -163,10 +152,11 @@ def table(frame: pd.DataFrame, caption: str) -> Any:
         columnDefs=[
             {
                 "targets": [place],
-                "render": JavascriptFunction(_NUMBER.format(digits=_digits(shown.iloc[:, place]))),
+                "render": JavascriptFunction(_NUMBER.replace("DIGITS", str(digits))),
             }
-            for place, dtype in enumerate(frame.dtypes)
+            for place, (name, dtype) in enumerate(frame.dtypes.items())
             if _is_number(dtype)
+            for digits in [(decimals or {}).get(str(name), _digits(shown.iloc[:, place]))]
         ],
     )
     return box("table", heading, widget)
@@ -316,12 +306,6 @@ class AfterPendingEdits:
         self._call()
 
 
-_WITHOUT_WIDGETS: Final = (
-    "<p>This form needs Jupyter widgets: open the notebook in JupyterLab, Voilà, VS Code or Colab, and run "
-    "the cell. Elsewhere, such as in marimo or a script, {instead}.</p>"
-)
-
-
 class Displayed:
     """Shows its attribute ``widget`` in a notebook, and says what to do where widgets cannot be shown.
 
@@ -355,4 +339,4 @@ class Displayed:
         return "text/html", self._without_widgets()
 
     def _without_widgets(self) -> str:
-        return _WITHOUT_WIDGETS.format(instead=self.instead)
+        return str(TEXTS["without_widgets"]).format(instead=self.instead)

@@ -35,10 +35,7 @@ _OF_USERS: Final[Inputs] = {
     "where": partial(Filter, kind="user"),
     "columns": partial(controls.TextLines, placeholder=f"one per line: fields.email, {_EXAMPLES} …"),
 }
-_USER_WORDS: Final = {
-    "where": ("Only users", "Conditions on users; all users by default."),
-    "columns": ("Columns", "One per line; fields.email is a field of users."),
-}
+_USER_WORDS: Final = form_fields.words_of("users")
 
 
 @takes_project
@@ -323,7 +320,8 @@ def create_campaign(project: Project) -> Form:
     words = {"name": ("Name", "As it appears in tables and plots.")}
     step = Step(campaign_calls.create_campaign, "campaign_id", custom_controls=_vendor(project), words=words)
     waits = "Nothing is created before you press Create."
-    return Form("campaign", [step], project, _show_created, waits=waits)
+    show = lambda identifier, _: [elements.html(elements.status(f"Created the campaign {identifier}"))]  # noqa: E731
+    return Form("campaign", [step], project, show, waits=waits)
 
 
 @takes_project
@@ -401,10 +399,6 @@ def _show_file(file: Path, _form: Any) -> Sequence[Any]:
     written = f"Wrote {file} ({file.stat().st_size:,} bytes)"
     download = Download(file.name, "application/octet-stream", file.read_bytes)
     return [elements.html(elements.status(written)), Downloads({file.name: download})]
-
-
-def _show_created(identifier: str, _form: Any) -> Sequence[Any]:
-    return [elements.html(elements.status(f"Created the campaign {identifier}"))]
 
 
 def _show_sent(sent: Any, form: Form, *, caption: str) -> Sequence[Any]:

@@ -23,6 +23,7 @@ import traitlets
 from attrib_ds.errors import AttribError, NotFound, NotSupported, Unavailable
 from attrib_ds.forms import attribution_form, elements, record_forms
 from attrib_ds.forms.form import Form, Step
+from attrib_ds.forms.form_fields import TEXTS
 from attrib_ds.forms.live_page import Live, live
 from attrib_ds.forms.overview_page import OverviewPage, overview
 from attrib_ds.project import Project, connect, home
@@ -52,17 +53,7 @@ _WRITING: Final[dict[str, Callable[[Project], Page]]] = {
 _PAGES: Final = _READING | _WRITING
 #: Names in the query of an address; what a page asks has names of its own.
 _PROJECT, _SAMPLE, _PAGE = "in", "sample", "page"
-_TITLE: Final = (
-    "<h1>Which marketing led to your conversions?</h1>"
-    "<p>Divide orders, leads and their value among the visits before them, by several models side by side. "
-    "Look at plots and tables, and save them as a report, a workbook or code. Your data stays on this "
-    "machine.</p>"
-)
-_WAYS: Final = (
-    "<h2>Look around</h2><p>A made-up shop: half a year of visits, costs and orders.</p>",
-    "<h2>Use two files of your own</h2><p>One with visits, one with conversions. CSV will do.</p>",
-    "<h2>Open a project</h2><p>One that is kept on this machine, or at a service elsewhere.</p>",
-)
+_START: Final = TEXTS["start"]
 
 
 class Workbench(elements.Displayed):
@@ -109,9 +100,10 @@ class Workbench(elements.Displayed):
         service = self._button("Open or connect …", lambda: self._show_alone(self._connection))
         ways = ((sample,), (files,), (*kept, service))
         cards = [
-            elements.box("card", elements.html(text), *way) for text, way in zip(_WAYS, ways, strict=True)
+            elements.box("card", elements.html(text), *way)
+            for text, way in zip(_START["ways"], ways, strict=True)
         ]
-        self._body.children = [elements.html(_TITLE), elements.box("ways", *cards), self._status]
+        self._body.children = [elements.html(_START["title"]), elements.box("ways", *cards), self._status]
 
     def open(
         self, project: Project, *, page: str = "Overview", state: Mapping[str, str] | None = None

@@ -124,7 +124,7 @@ class Format:
 
     def _without_footer(self, source: Source) -> Source:
         """Leave out lines of a single cell below the table, such as a copyright notice."""
-        is_note = pc.starts_with(source.unreadable["reason"], "1 cells ")
+        is_note = pc.starts_with(source.unreadable["reason"], "1 cell ")
         return replace(source, unreadable=source.unreadable.filter(pc.invert(is_note)))
 
     def _without_lines(self, connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
@@ -222,7 +222,7 @@ def recognised(
     if (sums := fitting.get("spend") or fitting.get("summary")) and not has_people:
         advice = sums.advice or "pass it as the spend, beside touchpoints with a column of people"
         raise InvalidRequest(
-            f"{argument}: {name} is a summary ({sums.name}): it has sums and no people, so that there are no "
+            f"{argument}: {name} is a summary ({sums.name}): it has sums but no people, so there are no "
             f"paths to credit; {advice}"
         )
     if orders := fitting.get("conversions"):

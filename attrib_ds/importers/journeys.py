@@ -18,6 +18,7 @@ from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
 from attrib_ds.attribution.paths.windows import Lookback
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.importers.aliases import Aliases
+from attrib_ds.importers.columns import names_of
 from attrib_ds.importers.reading import Reading
 from attrib_ds.project import Project
 from attrib_ds.queries import raw_hits
@@ -260,12 +261,20 @@ class Journeys:
         tree = self.nodes.rename(columns={"_id": "node_id", "parentId": "parent_id"})
         tree = tree[["node_id", "name", "type", "parent_id"]]
         # Reading files of one's own has told of doubts.
-        paths = replace(paths, nodes=tree, groups=self.groups, is_checked=self.reading is not None)
+        is_checked, dates = (
+            self.reading is not None,
+            (self._date_of("touchpoints"), self._date_of("conversions")),
+        )
+        paths = replace(paths, nodes=tree, groups=self.groups, is_checked=is_checked, date_columns=dates)
         if self.spend is not None:
             ids = self.spend["node_id"]
             credited = ids if level is None else replaced(ids, ancestors_at(self.nodes, level))
             paths = paths.with_spend(self.spend.assign(node_id=credited))
         return paths.within(since=since, until=until)
+
+    def _date_of(self, table: str) -> str:
+        """Return the column of dates of a table, as code."""
+        return f"{table}[{', '.join(map(repr, names_of(self.columns.get(table, {}).get('date', 'date'))))}]"
 
     def _warn_of_repeated_refunds(self, paths: Paths) -> None:
         """Warn of adjustments that may be refunds that are subtracted already."""
@@ -276,8 +285,8 @@ class Journeys:
         if len(twice):
             errors.warn(
                 f"adjustments: {display.counted(len(twice), 'rows')} below 0 of conversions whose refunds "
-                f"are subtracted already, such as {display.printable(repr(min(twice)))}. Leave out those "
-                "that are in the export too, since they count twice"
+                f"are already subtracted, such as {display.printable(repr(min(twice)))}. Leave out refunds "
+                "that are also in the export: they count twice"
             )
 
     def __repr__(self) -> str:
@@ -705,8 +714,8 @@ def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None)
     if sum(unknown.values()):
         words = ", ".join(map(repr, list(unknown)[:_MAX_NAMES]))
         errors.warn(
-            f"{display.counted(sum(unknown.values()), 'conversions')} without a value, since the currency is "
-            f"none of ISO 4217: {display.printable(words)}",
+            f"{display.counted(sum(unknown.values()), 'conversions')} without a value, because the currency "
+            f"is not in ISO 4217: {display.printable(words)}",
             errors.UnknownCurrency,
         )
     # A currency without an amount means nothing.

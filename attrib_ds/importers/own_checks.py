@@ -248,12 +248,12 @@ def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool
     if not (has_kinds or back or lost):
         return events
     said = [
-        (back, "refunds subtracted"),
-        (lost, "refunds without their sale left out"),
-        (double, "authorizations beside a payment left out"),
-        (void, "conversions taken back"),
+        (back, "refunds", "subtracted"),
+        (lost, "refunds", "without a sale left out"),
+        (double, "authorizations", "beside a payment left out"),
+        (void, "conversions", "taken back"),
     ]
-    if notes := ", ".join(f"{count:,} {words}" for count, words in said if count):
+    if notes := ", ".join(f"{display.counted(count, noun)} {fate}" for count, noun, fate in said if count):
         table.say(notes)
     net = sql_results.read_arrow(table.connection, query)
     return net.drop_columns([*(["kind"] if has_kinds else []), *([] if has_ids else ["conversion"])])

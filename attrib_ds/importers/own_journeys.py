@@ -26,7 +26,7 @@ from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
 from attrib_ds.importers.content import evidence
 from attrib_ds.importers.content import rows as rows_of
-from attrib_ds.importers.reading import Formats, Reading, telling_readings
+from attrib_ds.importers.reading import File, Reading, telling_readings
 from attrib_ds.records import sources, written_files
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.traffic.sources import Traffic
@@ -171,7 +171,7 @@ def read_tables(
     tables: list[own_table.OwnTable],
 ) -> journey_tables.Journeys:
     """Read files as :func:`read_journeys` does, and add their tables to a list as they are opened."""
-    reading = _with_sheets(touchpoints, conversions, reading)
+    reading = with_sheets(touchpoints, conversions, reading)
     (reference,) = journey_tables.references(asked.event_type).values()
     named, currency = reading.columns, journey_tables.checked_currency(asked.currency)
     asked, present_names = replace(asked, currency=currency), Aliases(asked.aliases)
@@ -459,9 +459,9 @@ class Found(NamedTuple):
     has_sources: bool
 
 
-def find_columns(rows: object, roles: Collection[str]) -> Found:
+def find_columns(rows: object, file: File, roles: Collection[str], reading: Reading) -> Found:
     """Return what is found in a file or frame."""
-    table = own_table.OwnTable(scratch.open_database(), rows, "file", Formats())
+    table = own_table.OwnTable(scratch.open_database(), rows, file, reading.formats(file))
     found: dict[str, list[str]] = {}
     for role in roles:
         if role == "node":
@@ -680,7 +680,7 @@ def _check_same(touchpoints: object, conversions: object) -> None:
         )
 
 
-def _with_sheets(touchpoints: object, conversions: object, reading: Reading) -> Reading:
+def with_sheets(touchpoints: object, conversions: object, reading: Reading) -> Reading:
     """Return a reading with the sheets of one workbook that has both tables, and say them.
 
     Raises
@@ -688,10 +688,10 @@ def _with_sheets(touchpoints: object, conversions: object, reading: Reading) -> 
     InvalidRequest
         If both are one sheet, since each touchpoint would be a conversion.
     """
-    books = [own_table.workbook_of(rows) for rows in (touchpoints, conversions)]
-    if books[0] is None or books[0] != books[1]:
+    book = own_table.workbook_of(touchpoints)
+    if book is None or not own_table.is_same(touchpoints, conversions):
         return reading
-    sheets = written_files.sheet_columns(books[0])
+    sheets = written_files.sheet_columns(book)
     # A sheet of notes has no rows of data.
     names = [name for name, columns in sheets.items() if len(columns) > 1]
     if len(names) == 2 and reading.sheet is reading.conversion_sheet is None:
@@ -699,7 +699,7 @@ def _with_sheets(touchpoints: object, conversions: object, reading: Reading) -> 
         bought = [sum(evidence.weight(r, c) > 0 for r in roles for c in sheets[name]) for name in names]
         if bought[0] != bought[1]:
             names.sort(key=dict(zip(names, bought, strict=True)).__getitem__)
-            warn(f"{books[0].name}: the touchpoints are the sheet {names[0]!r}, the conversions {names[1]!r}")
+            warn(f"{book.name}: the touchpoints are the sheet {names[0]!r}, the conversions {names[1]!r}")
             return replace(reading, sheet=names[0], conversion_sheet=names[1])
     first = next(iter(sheets))
     read = reading.sheet if reading.sheet is not None else first
@@ -707,7 +707,7 @@ def _with_sheets(touchpoints: object, conversions: object, reading: Reading) -> 
     if len(sheets) > 1 and read == own:
         raise InvalidRequest(
             f"conversion_sheet: touchpoints and conversions are both the sheet {read!r} of "
-            f"{books[0].name!r}; pass another one; sheets: {', '.join(sheets)}"
+            f"{book.name!r}; pass another one; sheets: {', '.join(sheets)}"
         )
     return reading
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from attrib_ds import sql_results
+from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest
 
 #: Column with the 0-based position of each row in the source.
@@ -180,7 +181,7 @@ def copy_text(
 
     def skip(record: pa.csv.InvalidRow) -> str:
         # pyarrow counts from 1, including the header and the lines above it.
-        cells = f"{record.actual_columns} cells where the header has {record.expected_columns}"
+        cells = f"{counted(record.actual_columns, 'cells')} where the header has {record.expected_columns}"
         unreadable.append((record.number - above - 1, cells))
         return "skip"
 
@@ -425,7 +426,7 @@ def check_names(names: Iterable[object], argument: str, *, least: int = 1) -> No
 
 def empty_file(path: Path, argument: str) -> InvalidRequest:
     """Return the error for a file without content."""
-    return InvalidRequest(f"{argument}: {str(path)!r} is empty")
+    return InvalidRequest(f"{argument}: {path.name!r} is empty; export it again")
 
 
 def copy_arrow(connection: duckdb.DuckDBPyConnection, arrow: pa.Table | pa.RecordBatchReader) -> str:

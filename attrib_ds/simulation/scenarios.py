@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from attrib_ds.errors import InvalidRequest, check_choice, check_number, check_whole
+from attrib_ds.errors import InvalidRequest, check_choice, check_number, check_whole, plain_number
 
 #: Targeting of a channel, in scenarios where exposure follows intent.
 Delivery = Literal[
@@ -71,6 +71,8 @@ class Channel:
     def __post_init__(self) -> None:
         if not isinstance(self.node_id, str) or not self.node_id:
             raise InvalidRequest(f"node_id: {self.node_id!r} is not allowed; allowed: a text")
+        for name in ("half_life", "rate", "direct", "upstream", "promoted"):
+            object.__setattr__(self, name, plain_number(getattr(self, name)))
         check_number("half_life", self.half_life, "days above 0", above=0)
         check_number("rate", self.rate, "0 to 1 a day", minimum=0, maximum=1)
         check_choice("delivery", self.delivery, get_args(Delivery))
@@ -160,6 +162,8 @@ class Scenario:
                     f"mediations: {mediator!r} is not allowed as a mediator of {source!r}; allowed: another "
                     "channel, with random exposure"
                 )
+        for name in ("saturation", "activity", "promotion_lift"):
+            object.__setattr__(self, name, plain_number(getattr(self, name)))
         check_number("saturation", self.saturation, "0 or more", minimum=0)
         check_number("activity", self.activity, "0 to 3", minimum=0, maximum=3)
         check_number("promotion_lift", self.promotion_lift, "0 or more", minimum=0)

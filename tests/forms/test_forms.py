@@ -1,6 +1,7 @@
 """Forms: fields, calls, generated code and error messages."""
 
 import inspect
+import io
 import re
 import subprocess
 import sys
@@ -264,7 +265,7 @@ def test_a_column_that_was_not_found_can_be_chosen(tmp_path):
     # In the words of the page, not of the call.
     problem = "has no column that looks like &#x27;Channel or campaign&#x27;"
     assert problem in shown(form)
-    assert "choose it at &#x27;Channel or campaign&#x27;" in shown(form)
+    assert "choose at &#x27;Channel or campaign&#x27;" in shown(form)
     assert "Visits: visits.csv" in shown(form)
     labelled(form.widget, "Channel or campaign").value = "ad"
     assert "reading=at.Reading(columns={'node': 'ad'})" in form.code
@@ -349,6 +350,64 @@ def test_files_of_spend_give_returns(tmp_path):
         (tmp_path / name).write_text(f"campaign,day,cost\nSpring,2025-01-0{len(name)},20\n")
     form.value = {"spend": [tmp_path / "a.csv", tmp_path / "b.csv"], "columns": None}
     assert form.control("spend").source == repr([str(tmp_path / "a.csv"), str(tmp_path / "b.csv")])
+
+
+def menus(form):
+    choice = form.control("columns").widget
+    return {part.description: part.value for part in walk(choice) if hasattr(part, "options")}
+
+
+VISITS = "who,channel,seen\nu,search,2025-01-01\n,tv,2025-01-01\n"
+SALES = "order_id,who,bought,total,refunded\n1,u,2025-01-03,100.00,12.75\n2,u,2025-01-04,50.25,0\n"
+
+
+def test_menus_numbers_and_rejected_rows_are_those_of_the_result(tmp_path):
+    spend = "channel,day,cost,currency\nsearch,2025-01-01,37.50,EUR\n"
+    form = forms.own_files()
+    form.value = {"currency": "EUR"}
+    for argument, text in (("touchpoints", VISITS), ("conversions", SALES), ("spend", spend)):
+        upload(form.control(argument), f"{argument}.csv", text.encode())
+    # 87.25 and 50.25, since the refund is subtracted.
+    assert form.result["value"].tolist() == [137.5, 137.5]
+    found = menus(form)
+    assert found["Person"] == found["Person who converted"] == "who (as found)"
+    assert (found["Value"], found["Refunds"]) == ("total (as found)", "refunded (as found)")
+    (table,) = (part for part in walk(form.widget) if type(part).__name__ == "ITable")
+    digits = re.findall(r"minimumFractionDigits: (\d)", repr(table.get_state()))
+    titles = [title for title in table.df.columns if title not in ("Model", "Channel or campaign")]
+    assert dict(zip(titles, digits, strict=True)) == {
+        "Conversions": "1", "Value, EUR": "2", "CPA, EUR": "2", "ROAS": "2", "Share, %": "1", "Spend, EUR": "2",
+    }  # fmt: skip
+    assert "&#x27;How the files were read&#x27; lists the rejected rows" in shown(form)
+    assert "Rejected rows: 1</caption>" in shown(form)
+    # What is chosen stays when the file is read again.
+    labelled(form.widget, "Refunds").value = "total"
+    form.run()
+    assert menus(form)["Refunds"] == "total"
+
+
+def test_a_workbook_that_is_chosen_twice_has_both_tables(tmp_path):
+    with pd.ExcelWriter(tmp_path / "shop.xlsx") as book:
+        for sheet, text in (("Orders", SALES), ("Visits", VISITS)):
+            pd.read_csv(io.StringIO(text)).to_excel(book, sheet_name=sheet, index=False)
+    form = forms.own_files()
+    for argument in ("touchpoints", "conversions"):
+        upload(form.control(argument), "shop.xlsx", (tmp_path / "shop.xlsx").read_bytes())
+    assert form.results["journeys"].counts == {"interactions": 1, "events": 2}
+    assert labelled(form.widget, "Time").options[1:] == ("who", "channel", "seen")
+    assert menus(form)["Time of the conversion"] == "bought (as found)"
+
+
+def test_what_no_file_shows_is_said_in_words_of_the_page(tmp_path):
+    form = forms.own_files()
+    upload(form.control("touchpoints"), "visits.csv", b"")
+    assert "Visits: &#x27;visits.csv&#x27; is empty; export it again" in shown(form)
+    upload(form.control("touchpoints"), "visits.csv", VISITS.replace("who", "user").encode())
+    strangers = SALES.replace("who", "user").replace("u,", "U-7,")
+    upload(form.control("conversions"), "orders.csv", strangers.encode())
+    notes = shown(form).split('class="attrib-notes"')[1].split("</div>")[0]
+    assert "choose at &#x27;Person&#x27; and &#x27;Person who converted&#x27;" in notes
+    assert "Reading" not in notes
 
 
 def test_columns_are_chosen_by_file(tmp_path):

@@ -125,7 +125,7 @@ def test_an_index_is_dropped_and_a_refund_subtracted(read):
     )
     values, journeys = read(text)
     assert values == {"17": 7.5}
-    assert any("1 refunds subtracted" in note for note in journeys.notes)
+    assert any("1 refund subtracted" in note for note in journeys.notes)
 
 
 def test_a_german_file_with_a_cancelled_order(read):
@@ -512,7 +512,7 @@ def test_refunds_belong_to_the_sale_that_they_refer_to(read):
         "C3;;Zahlung;bob@x.example;04.09.2025 08:00;10,00\nD4;;Auszahlung;;14.09.2025 08:00;-40,00\n"
     )
     assert values == {"A1": 30, "C3": 10}
-    assert "1 refunds subtracted" in journeys.notes[0]
+    assert "1 refund subtracted" in journeys.notes[0]
 
 
 def test_refunds_without_ids_are_no_conversions(read):

@@ -99,13 +99,15 @@ def test_the_command_reads_days_and_times(tmp_path, capsys):
     assert "date = day, clock" in printed
     assert "Mail" in printed.split("Conversions Share")[1]
     assert "Ads" not in printed.split("Conversions Share")[1]
-    assert find_columns(tmp_path / "orders.csv", ("date",))[1] == {"date": ["date", "time"]}
+    assert find_columns(tmp_path / "orders.csv", "conversions", ("date",), at.Reading())[1] == {
+        "date": ["date", "time"]
+    }
 
 
 def test_addresses_and_times_of_visits_are_found(tmp_path):
     rows = "email,visit_time,channel\nann@example.com,2025-01-01T10:00:00Z,tv\n"
     (tmp_path / "visits.csv").write_text(rows)
-    found = find_columns(tmp_path / "visits.csv", ("user", "date"))[1]
+    found = find_columns(tmp_path / "visits.csv", "touchpoints", ("user", "date"), at.Reading())[1]
     assert found == {"user": ["email"], "date": ["visit_time"]}
 
 

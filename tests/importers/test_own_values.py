@@ -84,7 +84,7 @@ def test_the_value_of_a_path_has_the_currency_of_its_column_or_the_one_named(mor
         (("99.9", "1.000", "1e3"), [99.9, 1.0, 1000.0]),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*1 refunds subtracted")
+@pytest.mark.filterwarnings("ignore:.*1 refund subtracted")
 def test_decimal_commas_hold_for_the_whole_column(texts, expected):
     assert amounts(*texts) == expected
 

@@ -177,9 +177,10 @@ def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
     if early >= max(many, _FEW):
         warn(
             f"clocks: {number(early)} of {counted(total, 'conversions')} were before every touchpoint of "
-            f"their user, nearly all by at most {hours:g} h, and are unattributed. If touchpoints and "
-            "conversions have different time zones, give both an offset: 2025-01-31T12:00+01:00 in files, "
-            "dates.dt.tz_localize('Europe/Berlin') in frames"
+            f"their user, nearly all by at most {hours:g} h, and are unattributed. Check the time zones of "
+            f"{' and '.join(paths.date_columns)}. If they differ, give both an offset: "
+            "2025-01-31T12:00+01:00 in files, "
+            f"{paths.date_columns[0]}.dt.tz_localize('Europe/Berlin') in frames"
         )
     missed = paths.beyond_lookback() if lost >= many else 0.0
     if missed and missed >= many:

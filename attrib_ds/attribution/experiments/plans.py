@@ -115,8 +115,7 @@ def plan_holdout(
     >>> plan["share"].round(3).tolist(), plan["detectable"].round().tolist()
     ([0.032, 0.037, nan], [3000.0, 3000.0, 1091.0])
     """
-    for argument, level in (("power", power), ("confidence", confidence)):
-        check_level(argument, level)
+    power, confidence = check_level("power", power), check_level("confidence", confidence)
     goals = {"effect": effect, "precision": precision, "share": share}
     given = {name: amounts for name, amounts in goals.items() if amounts is not None}
     if len(given) != 1:

@@ -78,6 +78,8 @@ class Paths:
         a column identifies them.
     is_checked : bool
         Whether a warning has told how users and dates of conversions and touchpoints differ.
+    date_columns : tuple of str
+        The dates of touchpoints and of conversions, as warnings name them.
     owner : object
         Owner of the tables, kept alive as long as the paths.
 
@@ -109,6 +111,7 @@ class Paths:
     has_users: bool = True
     has_touch_ids: bool = True
     is_checked: bool = False
+    date_columns: tuple[str, str] = ("touchpoints['date']", "conversions['date']")
     owner: object = None
 
     @classmethod
@@ -284,6 +287,7 @@ class Paths:
             window=window,
             settings=window.described() | money.described(),
             has_touch_ids="touch" in columns,
+            date_columns=(f"touchpoints[{date!r}]", f"conversions[{date!r}]"),
         )
 
     @classmethod
@@ -567,7 +571,7 @@ class Paths:
         if names == [None]:
             example = groups[key].min().to_pyarrow().as_py()
             raise errors.InvalidRequest(
-                f"by: no {key} of the frame is one of the conversions. The conversions have {key}s such as "
+                f"by: no {key} of the frame belongs to a conversion. The conversions have {key}s such as "
                 f"{conversions[key].min().to_pyarrow().as_py()!r}, the frame has {example!r}"
             )
         rest = f"(no {name})"

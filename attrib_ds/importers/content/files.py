@@ -445,7 +445,7 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
         return source
     ((end,),) = connection.execute(f"SELECT max({quoted(ROW)}) FROM {source.relation}").fetchall()
     is_note = pc.and_(
-        pc.starts_with(source.unreadable["reason"], "1 cells "), pc.greater(source.unreadable["row"], end)
+        pc.starts_with(source.unreadable["reason"], "1 cell "), pc.greater(source.unreadable["row"], end)
     )
     if notes := pc.sum(is_note).as_py():
         said.append(f"{display.counted(notes, 'notes')} below the table left out")

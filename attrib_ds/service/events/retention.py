@@ -23,6 +23,8 @@ from attrib_ds.service.store.store import Store
 
 #: Types of values that identify a person, or may do so in free text.
 _PERSONAL: Final = frozenset({"email", "phone", "location", "message"})
+#: Types of values that are no text, such as an address or a date of birth.
+_PLAIN: Final = frozenset({"number", "currency", "boolean"})
 _ANONYMISED: Final = {"raw": None, "current": None, "anonymized": True}
 
 
@@ -71,7 +73,7 @@ def redact(
     is_personal : callable
         Takes a :class:`Field`.
     whole : bool, default False
-        Whether to redact all raw data and all texts without a field, too.
+        Whether to redact all raw data and all that no field declares but numbers and flags, too.
     """
     events = connection.execute(
         'SELECT events._id, events.eventType, eventTypeVersion, events.createdAt, event, "user", raw.data '
@@ -94,9 +96,9 @@ def redact(
                 declared = fields.get((entity, key), {})
                 is_typed = isinstance(value, dict)
                 kind = str(value.get("type")) if is_typed else ""
-                is_text = kind == "string" or isinstance(value, str)
+                is_plain = kind in _PLAIN or isinstance(value, int | float | None)
                 own = Field(id, reference, entity, key, kind, bool(declared.get("isPii")))
-                if is_personal(own) or (whole and is_text and not declared):
+                if is_personal(own) or not (is_plain or declared or not whole):
                     values[key] = {**value, **_ANONYMISED} if is_typed else None
                     sent = _without(sent, declared.get("ingestionKey", key))
             texts[entity] = None if text is None else json_values.encode(values)

@@ -29,7 +29,6 @@ _STRING: Final = r'"(?:[^"\\]|\\.)*"'
 NAME: Final = ".{1,128}"
 NAME_FORM: Final = "text of 1 to 128 characters"
 CURRENCY: Final = identifiers.PATTERN
-CURRENCY_FORM: Final = "a currency of ISO 4217, such as EUR"
 
 
 @dataclass(frozen=True)
@@ -163,6 +162,12 @@ class Checks:
         self._typed(
             name, read, "VARCHAR", f"is not {form}", wrong, required=required, default=default, always=always
         )
+
+    def currency(self, name: str, *, required: bool = False) -> None:
+        """Add a column of codes of currencies; it is there even if the source lacks it."""
+        wrong, form = f"NOT regexp_full_match({quoted(name)}, '{CURRENCY}')", f"is not {identifiers.NO_SIGN}"
+        read = lambda column: currency(self.source.word(column))  # noqa: E731
+        self._typed(name, read, "VARCHAR", form, wrong, required=required, always=True)
 
     def choice(self, name: str, allowed: Collection[str], *, default: str | None = None) -> None:
         """Add a column of an enumeration; required without a default."""
@@ -389,6 +394,12 @@ def quote_text(text: str) -> str:
 def truncated(moment: str) -> str:
     """Return SQL for an instant of type TIMESTAMP, truncated to milliseconds."""
     return f"date_trunc('milliseconds', {moment})"
+
+
+def currency(word: str) -> str:
+    """Return SQL for the code of a currency that is written in any case, or as its sign."""
+    signs = " ".join(f"WHEN {literal(sign)} THEN {literal(code)}" for sign, code in identifiers.SIGNS.items())
+    return f"CASE {word} {signs} ELSE upper({word}) END"
 
 
 def labelled_value(column: str) -> str:

@@ -255,7 +255,7 @@ def _check_key(argument: str, column: str, key: str) -> None:
 def _add_amount(checks: batch.Checks, name: str) -> None:
     amount, currency = f"{name}.amount", f"{name}.currency"
     checks.amount(amount)
-    checks.word(currency, pattern=batch.CURRENCY, form=batch.CURRENCY_FORM, always=True)
+    checks.currency(currency)
     missing = f"{quoted(amount)} IS NOT NULL AND {quoted(currency)} IS NULL"
     checks.rule(f"{missing} AND {batch.original(currency)} IS NULL", literal(f"{currency}: is missing"))
 
@@ -393,7 +393,7 @@ def _read_nested(connection: Connection, staged: batch.Staged, project: batch.Pr
                 CASE WHEN dataType = 'currency' THEN
                     CASE WHEN is_object THEN json_extract_string(value, '$.currency')
                         ELSE {literal(project.currency)} END END AS given_currency,
-                {_currency("given_currency", is_mirror=project.is_mirror)} AS currency
+                {_currency("trim(given_currency)")} AS currency
             FROM valued
         )
         SELECT row, {columns}, CASE WHEN NOT is_built_in THEN CASE {problem} END END AS problem, is_built_in
@@ -411,10 +411,10 @@ def _read_nested(connection: Connection, staged: batch.Staged, project: batch.Pr
     return table
 
 
-def _currency(given: str, *, is_mirror: bool) -> str:
-    """Return SQL for a currency, whose case does not matter in a mirror, where others stay as they are."""
-    is_code = f"regexp_full_match(upper({given}), '{batch.CURRENCY}')"
-    return f"CASE WHEN {is_code} THEN upper({given}) ELSE NULLIF({given}, '') END" if is_mirror else given
+def _currency(given: str) -> str:
+    """Return SQL for the code of a currency; what has none stays as it is, since a mirror keeps it."""
+    code = batch.currency(given)
+    return f"CASE WHEN regexp_full_match({code}, '{batch.CURRENCY}') THEN {code} ELSE NULLIF({given}, '') END"
 
 
 def _warn_of_odd(connection: Connection, table: str) -> None:

@@ -178,7 +178,7 @@ def check_spend(connection: Connection, source: Source, project: batch.Project) 
         f"{amount} < 0",
         f"{batch.labelled_value('amount.amount')} || ' is negative'" if checks.has("amount.amount") else "''",
     )
-    checks.word("amount.currency", pattern=batch.CURRENCY, form=batch.CURRENCY_FORM, required=True)
+    checks.currency("amount.currency", required=True)
     checks.instant("startDate", required=True, recent=True)
     checks.instant("endDate", required=True, recent=True)
     checks.rule(f"{quoted('startDate')} >= {quoted('endDate')}", "'startDate: is not before endDate'")

@@ -361,7 +361,7 @@ def transformation(transformer: contract.Transformer) -> Callable[[Cell], Cell]:
     'a, b'
     """
     if transformer.type == "join":
-        return partial(_joined, separator=transformer.level)
+        return lambda cell: transformer.level.join(map(cell_text, cell)) if isinstance(cell, list) else cell
     change = partial(_CHANGES[transformer.type], level=transformer.level)
 
     def transform(cell: Cell) -> Cell:
@@ -370,10 +370,6 @@ def transformation(transformer: contract.Transformer) -> Callable[[Cell], Cell]:
         return None if cell is None else change(cell)
 
     return transform
-
-
-def _joined(cell: Cell, separator: str) -> Cell:
-    return separator.join(cell_text(value) for value in cell) if isinstance(cell, list) else cell
 
 
 def _truncated(cell: Cell, level: str) -> Cell:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from support.service_records import hex_id, lines, order, reasons, table, utc, uuid
 
+from attrib_ds.contract.identifiers import NO_SIGN
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service.loading import load_records
 
@@ -152,7 +153,7 @@ def test_the_policy_is_kept_and_attributable_is_not(load, rows):
         ({"statistics.turnover.amount": "5"}, "statistics.turnover.currency: is missing"),
         (
             {"statistics.turnover.amount": "5", "statistics.turnover.currency": "Euro"},
-            "statistics.turnover.currency: 'Euro' is not a currency of ISO 4217, such as EUR",
+            f"statistics.turnover.currency: 'Euro' is not {NO_SIGN}",
         ),
         (
             {"statistics.turnover.amount": "x", "statistics.turnover.currency": "EUR"},
@@ -337,7 +338,7 @@ def test_raw_values_of_nested_numbers_and_invalid_ones_are_kept(memory_store, ro
         (metric("a", "x", "number"), "metrics: 'a' has no finite number"),
         (metric("a", "Infinity", "number"), "metrics: 'a' has no finite number"),
         (metric("a", {"amount": 1}, "currency"), "metrics: 'a' has no currency of ISO 4217"),
-        (metric("a", {"amount": 1, "currency": "eur"}), "metrics: 'a' has no currency of ISO 4217"),
+        (metric("a", {"amount": 1, "currency": "euro"}), "metrics: 'a' has no currency of ISO 4217"),
         (
             metric("a", 1, date="2025-01-31"),
             "metrics: 'a' has a date that is not an RFC 3339 date-time since 1990",
@@ -353,6 +354,22 @@ def test_rules_of_nested_metrics(memory_store, tmp_path, wrong, reason):
     counts, rejected = load_records(memory_store, "events", lines(tmp_path / "events.ndjson", *records))
     assert counts == {"events": 1, "metrics": 2}
     assert reasons(rejected) == {1: reason}
+
+
+@pytest.mark.parametrize(("written", "code"), [(" eur", "EUR"), ("€", "EUR"), ("Kč", "CZK"), ("usd", "USD")])
+def test_currencies_are_read_in_any_case_and_as_signs(memory_store, rows, tmp_path, written, code):
+    """In columns, in nested metrics and in spend, as in frames and files."""
+    records = [
+        order(1, **{"statistics.turnover.amount": 5, "statistics.turnover.currency": written}),
+        order(2, metrics=[metric("turnover", {"amount": 5, "currency": written})]),
+    ]
+    for number, record in enumerate(records):
+        load_records(memory_store, "events", lines(tmp_path / f"{number}.ndjson", record))
+    spent = {"campaignId": "spring", "startDate": "2025-01-01T00:00:00Z", "endDate": "2025-02-01T00:00:00Z"}
+    spent |= {"amount.amount": 5, "amount.currency": written}
+    load_records(memory_store, "spend", lines(tmp_path / "spend.ndjson", spent))
+    found = "SELECT currency FROM metrics WHERE key = 'turnover' UNION ALL SELECT \"amount.currency\" FROM outlays"
+    assert rows(found) == [(code,)] * 3
 
 
 def test_one_key_has_one_metric(memory_store, tmp_path):

@@ -18,6 +18,15 @@ from attrib_ds.service.users import personal_data
 
 ANNA = "Anna.Secret@example.com"
 NAMES = ("anna.secret", "browser-of-anna", "vendor-anna", "Annabel", "nonce-of-anna")
+
+
+def typed(current, kind):
+    date = "2025-01-31T12:00:00.000Z"
+    return {
+        "raw": current, "current": current, "type": kind, "date": date, "anonymized": False, "invalid": False,
+    }  # fmt: skip
+
+
 MODES = pytest.mark.parametrize("mode", ["anonymise", "delete"])
 
 
@@ -112,14 +121,27 @@ def test_anonymising_keeps_counts(service, anna):
     assert {(field["raw"], field["current"], field["anonymized"]) for field in fields} == {(None, None, True)}
 
 
-def test_anonymising_removes_texts_that_no_event_type_declares(service):
-    comments = {"event.comment": "Annabel rang", "event.pieces": "2"}
-    bought = order(1, userId=hex_id(5), **comments)
+@pytest.mark.parametrize(
+    ("value", "is_kept"),
+    [
+        ("Annabel rang", False),
+        (typed("https://shop.example/?name=Annabel", "url"), False),
+        (typed("Annabel", "state"), False),
+        (typed("1980-01-02", "date"), False),
+        (["Annabel"], False),
+        ({"name": "Annabel"}, False),
+        (typed(4711, "number"), True),
+        (typed(True, "boolean"), True),
+    ],
+)
+def test_anonymising_removes_what_no_event_type_declares_but_numbers(service, value, is_kept):
+    bought = order(1, userId=hex_id(5), event=json.dumps({"comment": value}))
     assert send(service, "load_records", resource="events", source=table(bought)).value["events"] == 1
     send(service, "delete_user", id=hex_id(5))
     assert "Annabel" not in str(everything(service))
-    ((user,),) = rows_of(service, "SELECT userId FROM events")
+    ((user, event),) = rows_of(service, "SELECT userId, event FROM events")
     assert user == hex_id(5)
+    assert (json.loads(event)["comment"]["current"] is not None) == is_kept
 
 
 @pytest.mark.slow
