@@ -23,6 +23,7 @@ def test_the_page_shows_the_results():
 
 
 @pytest.mark.slow
+@pytest.mark.few(4)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_each_program_starts_by_the_documented_command(program):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
