@@ -290,7 +290,7 @@ def unwrapped(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
         "bool_and(CASE WHEN {0}[1] = '{{' THEN json_valid({0}) ELSE false END) FILTER ({0} <> '')".format
     )
     sample = f"(FROM {source.relation} WHERE {{}} LIMIT {_SAMPLE})".format
-    listed = ", ".join(map(are_objects, map(quoted, texts))) or "NULL"
+    listed = ", ".join(map(are_objects, map(quoted, texts))) or "count(*)"
     found = connection.execute(f"SELECT {listed} FROM {sample('true')}").fetchall()[0]
     for column, has_objects in zip(texts, found, strict=False):
         if has_objects is None and source.rows > _SAMPLE:
