@@ -43,6 +43,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+copybutton_selector = "div:not(.highlight-output) > div.highlight > pre"
 
 # Public names are attributes of the package, whichever file defines them: `models.TimeDecay`.
 add_module_names = False

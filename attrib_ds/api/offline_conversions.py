@@ -262,7 +262,7 @@ def _existing_fields(project: Project, event_type: str) -> list[dict[str, Any]] 
         raise InvalidRequest(
             f"event_type: {event_type!r} is archived; restore it with restore_event_type, or name another"
         )
-    fields: list[dict[str, Any]] = json.loads(found["fields"])
+    fields: list[dict[str, Any]] = json.loads(found["fields"]) if pd.notna(found["fields"]) else []
     return fields
 
 
@@ -315,31 +315,28 @@ def _matching_columns(
     fields: Mapping[str, str],
 ) -> list[_Column]:
     """Return the columns of the file with the fields of an existing event type."""
-    by_key = {field["ingestionKey"]: field for field in existing if field["ingestionKey"] is not None}
-    emails = [key for key, field in by_key.items() if field["type"] == "email" and field["entity"] == "user"]
+    by_key = {key: field for field in existing if (key := field.get("ingestionKey", field.get("storageKey")))}
+    kinds = {key: (field.get("entity"), field.get("type")) for key, field in by_key.items()}
+    emails = [key for key, kind in kinds.items() if kind == ("user", "email")]
     if not emails:
         raise _lacking("email", event_type, "field of users of the type email")
     columns = [_Column("email" if "email" in emails else emails[0], email, "email")]
     if value is not None:
-        metrics = [
-            (key, field)
-            for key, field in by_key.items()
-            if field["entity"] == "event" and field["type"] in {"number", "currency"}
-        ]
-        found = [(key, field) for key, field in metrics if field["storageKey"] == statistic]
+        metrics = [key for key, kind in kinds.items() if kind in {("event", "number"), ("event", "currency")}]
+        names = {key: str(by_key[key].get("storageKey")) for key in metrics}
+        found = [key for key in metrics if names[key] == statistic]
         if not found:
-            others = ", ".join(field["storageKey"] for _, field in metrics)
-            raise _lacking("statistic", event_type, f"statistic {statistic!r}", others)
-        columns += [_Column(key, value, field["type"]) for key, field in found]
+            raise _lacking("statistic", event_type, f"statistic {statistic!r}", ", ".join(names.values()))
+        columns += [_Column(key, value, str(kinds[key][1])) for key in found]
     for key, name in fields.items():
         if key not in by_key:
             raise _lacking("fields", event_type, f"field {key!r}", ", ".join(by_key))
-        columns.append(_Column(key, name, by_key[key]["type"]))
+        columns.append(_Column(key, name, kinds[key][1] or "string"))
     given = {_ID, *(column.key for column in columns)}
     required = [
         key
         for key, field in by_key.items()
-        if not field["optional"] and field["type"] != "state" and key not in given
+        if field.get("optional") is False and field.get("type") != "state" and key not in given
     ]
     if required:
         example = ", ".join(f"{key!r}: '…'" for key in required)

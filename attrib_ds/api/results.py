@@ -513,7 +513,7 @@ def load(
     if not tables:
         raise InvalidRequest(f"load: nothing to load; give at least one of {', '.join(sorted(loaded))}")
     if hits is None and (geo, asn) != (None, None):
-        raise InvalidRequest("geo and asn: only raw hits have addresses to look up; give hits=")
+        raise InvalidRequest("geo and asn: they look up the addresses of raw hits; pass hits=")
     if isinstance(events, pd.DataFrame):
         tables["events"] = with_instants(events, "eventDate", project.timezone, at_end=True)
     if isinstance(interactions, pd.DataFrame):

@@ -155,17 +155,21 @@ def _add_credits(actions: Actions) -> None:
         "--spend-sheet": "spend",
     }
     code = ", or the code of amounts without a currency, such as EUR"
-    ids = {"touch": "touch id", "conversion": "conversion id", "flag": "conversion flag"}
+    ids = {
+        "touch": "touch id",
+        "conversion": "conversion id",
+        "flag": "conversion flag",
+        "nulls": "null paths",
+    }
     own = _add(
         actions, "attribute", "attribution.attribute", "credit the conversions in your own files",
         _path("--touchpoints", "one row per touchpoint"),
-        _path("--conversions",
-            "one row per conversion; if omitted, touchpoints with a flag column are conversions"),
+        _path("--conversions", "one row per conversion, unless a flag column of the touchpoints marks them"),
         _path("--paths",
-            "aggregated paths, or journeys with a column for each step, instead of these two"),
+            "in place of these two: aggregated paths, or journeys with a column for each step"),
         _switch("--aggregate", "add up the rows of a conversion, such as order lines"),
-        _switch("--order-sources", "add the sources that orders carry"),
-        _option("--dayfirst", "03/04/2025 is in April", action=argparse.BooleanOptionalAction),
+        _switch("--order-sources", "use the source that is written in each order as its last touchpoint"),
+        _option("--dayfirst", "03/04/2025 is 3 April", action=argparse.BooleanOptionalAction),
         _option("--decimal", "decimal mark, if the numbers are ambiguous", choices=(".", ",")),
         _option("--timezone ZONE", "zone of times without an offset, such as Europe/Paris"),
         _option("--encoding NAME", "encoding of CSV files that are not UTF-8, such as cp1252"),
@@ -182,12 +186,11 @@ def _add_credits(actions: Actions) -> None:
         _option("--separator", "separator of nodes in a path (default ' > ')", default=" > "),
         _path("--spend", "spend of campaigns, as pipelines and ad platforms write it", nargs="+"),
         _option("--conversion-page PATH",
-            "page that counts as a conversion, such as /thank-you, if the touchpoints are page views or an"
-            " access log"),
+            "page that counts as a conversion, such as /thank-you, in page views or an access log"),
         _option("--models NAMES", "such as linear,time_decay (default: rule-based models)"),
         _option("--lookback", "lookback window (default 30D)", default="30D"),
         _option("--confidence LEVEL", "add intervals, such as 0.95", type=float),
-        _path("--out DIR", "write a report, the credits and the reading there too"),
+        _path("--out DIR", "folder for a report, the credits as CSV, and reading.json"),
         _switch("--explain",
             "show how the files are read, and credit nothing; the exit code is 1 if something is not clear"),
         _path("--reading", "reading.json of an earlier report, to read files in the same way"),
@@ -205,7 +208,7 @@ def _add_credits(actions: Actions) -> None:
     _add(
         actions, "app", "serving.app", "open the attribution app in a browser",
         _option("--port", "port to listen on (default 8866)", type=int, default=8866),
-        _switch("--no-browser", "print the address only"),
+        _switch("--no-browser", "print the address instead of opening a browser"),
     )  # fmt: skip
 
 
@@ -239,7 +242,7 @@ def _add_projects(actions: Actions) -> None:
         ),
         _option("--site URL", "with --access-log: origin of its pages, https://shop.example"),
         *_DATABASES,
-        _path("--rejected", "write rejected rows there"),
+        _path("--rejected", "file for rejected rows"),
         _HOME,
     )  # fmt: skip
     flag = {"action": "store_true", "default": None}
@@ -247,7 +250,7 @@ def _add_projects(actions: Actions) -> None:
         actions, "sync", "administration.sync", "mirror a project of a remote service into a file",
         _PROJECT,
         _path("--to PATH", "file of the mirror", required=True),
-        _option("--url", "address of the service (default: as connect() finds it)"),
+        _option("--url", "address of the service (default: ATTRIB_DS_URL or config.toml)"),
         _path("--key", "key file of a service account"),
         _option("--since DATE", "first day or instant to read"),
         _option("--until DATE", "last day or instant to read"),
@@ -278,21 +281,21 @@ def _add_projects(actions: Actions) -> None:
 
 
 def _add_administration(actions: Actions) -> None:
-    integrations = _group(actions, "integrations", "ad platforms of a project")
+    integrations = _group(actions, "integrations", "list and create integrations (ad platforms)")
     _add(
         integrations, "create", "administration.create_integration",
         "create an integration, to which campaigns belong",
         _PROJECT,
         _option("--vendor-id ID", "its id, unique in the project", required=True),
         _option("--name NAME", "its display name", required=True),
-        _option("--currency CODE", "currency of its outlays (default: that of the project)"),
+        _option("--currency CODE", "currency of its spend (default: the project's)"),
         _option("--channel NAME", "channel of its traffic, such as Offline"),
         *_PLACE,
     )  # fmt: skip
     about = "list the integrations of a project"
     _add(integrations, "list", "administration.list_integrations", about, _PROJECT, *_PLACE)
 
-    event_types = _group(actions, "event-types", "event types of a project")
+    event_types = _group(actions, "event-types", "list and create event types")
     archived = _switch("--archived", "list the archived ones")
     about = "list the event types of a project"
     _add(event_types, "list", "administration.list_event_types", about, _PROJECT, archived, *_PLACE)
@@ -346,7 +349,7 @@ _LISTENING: Final = (
     _option("--metrics [HOST:]PORT",
         "serve Prometheus metrics at /metrics on this port, by default on this machine only", type=_endpoint),
     _option("--log-level",
-        "messages on standard error (default warning); info has a line per request",
+        "messages to show on standard error (default warning); info shows each request",
         choices=("debug", "info", "warning", "error"), default="warning"),
 )  # fmt: skip
 
@@ -358,7 +361,7 @@ def _add_serving(actions: Actions) -> None:
         _option("--without",
             "switch off rate limits, searches of users by SQL or creating keys over HTTP; repeatable",
             action="append", choices=("rates", "sql", "new-keys"), default=[]),
-        _option("--max-page-size N", "records per page at most (default: no maximum)", type=_positive),
+        _option("--max-page-size N", "most records per page (default: no maximum)", type=_positive),
         *_LISTENING,
         _HOME,
     )  # fmt: skip
@@ -436,7 +439,7 @@ def _proxy(text: str) -> str:
             f"{text!r} is not allowed; expected an IP address or a network, such as 10.0.0.5 or 172.18.0.0/16"
         ) from None
     if not network.prefixlen:
-        raise argparse.ArgumentTypeError(f"{text!r} is every address, so that any client could forge its own")
+        raise argparse.ArgumentTypeError(f"{text!r} covers all addresses, so any client could forge its own")
     return text
 
 

@@ -195,7 +195,7 @@ class Live(elements.Displayed):
 
     def _alert(self, error: Exception) -> str:
         updated = self._ticker.updated
-        before = f" The numbers below are those of {updated}." if updated else ""
+        before = f" The numbers below are from {updated}." if updated else ""
         return elements.alert(f"{elements.error_message(error)}\nThe page tries again by itself.{before}")
 
     def _show_moment(self, moment: Moment) -> None:

@@ -200,8 +200,8 @@ def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: 
         return ()
     has = "session has" if count == 1 else "sessions have"
     return (
-        f"{count:,} direct {has} no traffic source but that of an earlier click "
-        '(session_traffic_source_last_click); traffic="last_click" counts them there',
+        f"{count:,} direct {has} the source of an earlier click (session_traffic_source_last_click); "
+        'traffic="last_click" uses it',
     )
 
 

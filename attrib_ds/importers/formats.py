@@ -222,7 +222,7 @@ def recognised(
     if (sums := fitting.get("spend") or fitting.get("summary")) and not has_people:
         advice = sums.advice or "pass it as the spend, beside touchpoints with a column of people"
         raise InvalidRequest(
-            f"{argument}: {name} is a summary ({sums.name}): it has sums and no people, so that there are no "
+            f"{argument}: {name} is a summary ({sums.name}): it has sums but no people, so there are no "
             f"paths to credit; {advice}"
         )
     if orders := fitting.get("conversions"):

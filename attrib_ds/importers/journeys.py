@@ -276,8 +276,8 @@ class Journeys:
         if len(twice):
             errors.warn(
                 f"adjustments: {display.counted(len(twice), 'rows')} below 0 of conversions whose refunds "
-                f"are subtracted already, such as {display.printable(repr(min(twice)))}. Leave out those "
-                "that are in the export too, since they count twice"
+                f"are already subtracted, such as {display.printable(repr(min(twice)))}. Leave out refunds "
+                "that are also in the export: they count twice"
             )
 
     def __repr__(self) -> str:
@@ -705,8 +705,8 @@ def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None)
     if sum(unknown.values()):
         words = ", ".join(map(repr, list(unknown)[:_MAX_NAMES]))
         errors.warn(
-            f"{display.counted(sum(unknown.values()), 'conversions')} without a value, since the currency is "
-            f"none of ISO 4217: {display.printable(words)}",
+            f"{display.counted(sum(unknown.values()), 'conversions')} without a value, because the currency "
+            f"is not in ISO 4217: {display.printable(words)}",
             errors.UnknownCurrency,
         )
     # A currency without an amount means nothing.

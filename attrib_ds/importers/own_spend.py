@@ -404,7 +404,7 @@ def _once(names: Sequence[str], parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
         node, on, at, own = said.loc[row]
         raise InvalidRequest(
             f"spend: {node!r} has {first['said'][row]} on {on} in {names[first['file'][row]]} and {own} in "
-            f"{names[at]}; leave out those of one",
+            f"{names[at]}; leave out one of them",
             field="spend",
         )
     repeated = pd.MultiIndex.from_frame(said.loc[later & is_equal, ["node", "day", "file"]])
@@ -416,6 +416,6 @@ def _once(names: Sequence[str], parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     if is_twice := int((is_repeated & ~is_once).sum()):
         warn(
             f"spend: {counted(is_twice, 'rows')} of the same node and amount in several files, without a "
-            "day; each counts. If reports overlap, leave out those of one"
+            "day; each counts. If reports overlap, leave out one of them"
         )
     return every[~is_once]

@@ -183,7 +183,7 @@ def _interval(series: pd.DataFrame) -> str:
     found = [name for name in LINEAR if name in series.columns]
     if not found:
         raise InvalidRequest(
-            f"series: no column of periods among {list(series.columns)!r}; needed: one of "
+            f"series: has no column of periods, only {list(series.columns)!r}; expected one of "
             f"{', '.join(LINEAR)}, as credit_series returns it"
         )
     return found[0]

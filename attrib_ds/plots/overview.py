@@ -448,7 +448,7 @@ def _at_most(days: int, first: pd.Timestamp, last: pd.Timestamp) -> int:
     if days > covered:
         warn(
             f"days: the paths cover {counted(covered, 'days')}, from {day_in_words(first)} to "
-            f"{day_in_words(last)}; the report is of these, not of {days:,} days"
+            f"{day_in_words(last)}; the report covers these, not {days:,} days"
         )
     return min(days, covered)
 
@@ -461,7 +461,7 @@ def _of_period(
     Credits under models other than those with a name stay as they are, which the words say.
     """
     if days is None:
-        return rows, paths, f"Of conversions from {day_in_words(first)} to {day_in_words(last)}."
+        return rows, paths, f"Conversions from {day_in_words(first)} to {day_in_words(last)}."
     first = last - pd.Timedelta(days=days - 1)
     of_period = f"from {day_in_words(first)} to {day_in_words(last)}"
     own = paths.within(since=f"{first:%Y-%m-%d}", until=f"{last:%Y-%m-%d}")
@@ -477,11 +477,12 @@ def _of_period(
         return (
             rows,
             paths,
-            f"Charts over time and changes are of conversions {of_period}. Others are of all days: "
-            f'for those of the period, attribute paths.within(since="{first:%Y-%m-%d}").',
+            f"Charts over time and changes cover conversions {of_period}. The rest covers all days; "
+            f'for this period alone, attribute paths.within(since="{first:%Y-%m-%d}").',
         )
-    lost = ", without returns: the spend is not by day" if "spend" in rows and "spend" not in credits else ""
-    return credits, own, f"Of conversions {of_period}, {counted(days, 'days')}{lost}."
+    is_undated = "spend" in rows and "spend" not in credits
+    lost = " Returns are missing: the spend has no dates." * is_undated
+    return credits, own, f"Conversions {of_period}, {counted(days, 'days')}.{lost}"
 
 
 def _frequent(paths: Paths, *, top: int) -> pd.DataFrame:
@@ -571,26 +572,22 @@ def _disagreement(overview: Overview) -> str:
         favoured = "the visits between"
     return (
         f"{sentence}. It opens {counted(opens, 'journeys')} and closes {number(closes)}, so models that "
-        f"favour {favoured} favour it: test it before you move its budget."
+        f"favour {favoured} give it more credit. Test it before you move its budget."
     )
 
 
 def _unknown(overview: Overview, total: float, paths: Paths | None) -> str:
     rules = [model for model in overview.models if not model.startswith(ESTIMATES)]
-    parts = ["how many of these conversions would have happened anyway"]
-    parts[0] += (
-        ", since models only divide them"
-        if len(rules) == len(overview.models)
-        else ", unless the model of effects holds"
-    )
+    estimated = len(rules) < len(overview.models)
+    reason = ", unless the model of effects holds." if estimated else ": models only divide them."
+    text = f"These data cannot tell how many of the conversions would have happened anyway{reason}"
     # The baseline of a model of effects is not a lack of visits.
     without = float(overview.across("Conversions").reindex(index=[""], columns=rules).iloc[0].min())
     if without > 1e-6:
         lookback = "" if paths is None else paths.settings.get("lookback", "")
         window = f" in the {lookback[:-1]} days before" if lookback[:-1].isdigit() else " before"
-        share = percent(without / total)
-        parts.append(f"what brought the {number(without)} ({share}) without a known visit{window}")
+        text += f" {number(without)} ({percent(without / total)}) had no known visit{window}."
         missed = 0.0 if paths is None else paths.beyond_lookback()
         if missed > 1e-6:
-            parts[-1] += f" ({number(missed)} had visits before that, which a longer lookback would credit)"
-    return f"These data cannot tell {', or '.join(parts)}."
+            text += f" Of these, {number(missed)} had earlier visits, which a longer lookback would credit."
+    return text

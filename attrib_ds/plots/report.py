@@ -311,7 +311,7 @@ def _credit(overview: Overview) -> str:
         dots = _dots(row, overview.lead, scale) if place < min(len(nodes), _MOST_NODES) else ""
         cells = [name, dots, _ONE.text(value), _ONE.text(100 * value / total) + " %"]
         rows.append([*cells, *([_ends(row, _ONE)] if several else [])])
-    text = escape(overview.reason) + " The bar spans all of them." * several
+    text = escape(overview.reason) + " The bar shows the range of all models." * several
     head = ["", "|draw", "Credit", "Share", *(["Range"] if several else [])]
     return _section(f"Credited conversions, {in_words(overview.lead)}", text, head, rows)
 
@@ -328,8 +328,8 @@ def _roles(overview: Overview) -> str:
         drawn = _drawn(_bar(100 - left, left, "open")), _drawn(_bar(0, right))
         rows.append([names[key], number(opens), *drawn, number(closes), number(assists)])
     text = (
-        '<span class="open">Opens</span>: was the first visit. <span class="now">Closes</span>: was the last '
-        "one. Assists: stood between. Counted in conversions."
+        'Conversions that the channel <span class="open">opens</span> (first visit), <span class="now">closes'
+        "</span> (last visit) or assists (visits between)."
     )
     head = ["", "Opens", "|half", "|half", "Closes", "Assists"]
     return _section("How journeys open and close", text, head, rows)
@@ -370,7 +370,7 @@ def _returns(overview: Overview) -> str:
         )
     text = (
         f"{in_words(overview.lead)}. "
-        + "ROAS: credited value per unit of spend; both are equal at the dashed line. " * bool(returned)
+        + "ROAS: credited value per unit of spend; at the dashed line, value equals spend. " * bool(returned)
         + "CPA: spend per credited conversion in the currency of the spend. " * bool(cost)
         + "Spend in other currencies is in the table below." * (len(overview.titles("Spend")) > 1)
     )

@@ -224,7 +224,7 @@ _PROBLEMS: Final = (
     "date is before 1990 or more than 24 hours in the future",
     "pageUrl is missing or no URL, such as https://shop.example/",
     "hitId is not a UUID",
-    "projectId is that of another project",
+    "projectId belongs to another project",
     *(f"{name} is not from {-most} to {most}" for name, most in _BOUNDS.items()),
 )
 

@@ -173,8 +173,8 @@ def _map_columns(name: str, texts: Sequence[str | None], keys: Sequence[str]) ->
 def _cell(entry: object, member: str, kind: pa.DataType) -> Any:
     value = entry.get(member.removeprefix(".")) if isinstance(entry, dict) else entry
     if kind == pa.int64():
-        # A count is never missing.
-        return json_numbers.whole(value) or 0
+        # An absent count is 0.
+        return 0 if value is None else json_numbers.count(value)
     return number(value) if kind == pa.float64() else typed(value, kind)
 
 

@@ -344,18 +344,17 @@ def read_page(
 
 
 def _wrapped(content: bytes) -> _Paged | None:
-    """Return a page whose list has another name than ``data``, or None."""
+    """Return a page whose list has another name than ``data``, or none as nothing matches; else None."""
     try:
         members = _MEMBERS.decode(content)
-        [name] = [name for name in _LISTS if bytes(members.get(name, b"")).startswith(b"[")]
-        page: _Paged = msgspec.convert(
-            {"data": msgspec.json.decode(members[name], type=list[msgspec.Raw])}
-            | {name: json_numbers.load_exact(bytes(members[name])) for name in members.keys() & {*_COUNTERS}},
-            _Paged,
-        )
+        counters = {name: _plain(members[name]) for name in members.keys() & {*_COUNTERS}}
+        names = [name for name in _LISTS if bytes(members.get(name, b"")).startswith(b"[")]
+        if not names and "data" not in members and json_numbers.count(counters.get("total")) == 0:
+            return _Paged(None, **counters)
+        [name] = names
+        return _Paged(msgspec.json.decode(members[name], type=list[msgspec.Raw]), **counters)
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return None
-    return page
 
 
 def _parts(name: str) -> list[str]:
@@ -498,7 +497,7 @@ class _Reader:
         elif is_unknown:
             before = len(self._new)
             for record in records:
-                self._find_new(bytes(record), self._root)
+                self._find_new(self._repaired(record) if self._is_lenient else bytes(record), self._root)
             self._has_many_new = len(self._new) == before
         elif problem.startswith("Expected `int") and "got `float`" in problem and not self._has_odd_numbers:
             self._has_odd_numbers = True

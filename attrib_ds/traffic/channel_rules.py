@@ -380,9 +380,7 @@ def read_rules(rules: Frame) -> pd.DataFrame:
             f"allowed: channel, {', '.join(CONDITIONS)}"
         )
     if given.empty:
-        raise InvalidRequest(
-            "rules: there is no rule; allowed: at least one row, such as those of channel_rules()"
-        )
+        raise InvalidRequest("rules: is empty; expected at least one row, such as those of channel_rules()")
     checked = given.reindex(columns=["channel", *CONDITIONS]).astype(object).reset_index(drop=True)
     checked = checked.where(checked.notna(), None)
     for row, rule in enumerate(checked.to_dict("records")):

@@ -332,7 +332,10 @@ def test_page_views_of_exports_are_loaded(tmp_path, capsys, own_home):
         (["load", "my-shop", "--access-log", "x.log", "--site", "shop"], "site: 'shop' is not allowed"),
         (["load", "my-shop", "--access-log", "x.log", "--hits", "x.csv", "--site", "s"], "are all hits"),
         (["load", "my-shop", "--nodes", "missing.csv"], "missing.csv"),
-        (["load", "my-shop", "--nodes", "x.csv", "--geo", "x.mmdb"], "only raw hits have addresses"),
+        (
+            ["load", "my-shop", "--nodes", "x.csv", "--geo", "x.mmdb"],
+            "they look up the addresses of raw hits",
+        ),
     ],
 )
 def test_failures_are_one_line_on_standard_error(arguments, message, capsys):

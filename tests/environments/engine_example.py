@@ -54,6 +54,8 @@ def main(name):
         credits = held[answer].query("model == 'linear'").set_index("node_id")
         assert credits["value"].to_dict() == {"email": 15.0, "search": 15.0}, credits
     assert held["days"]["sessionCount"].sum() == 3
+    if name != "postgres":
+        assert held["of_clicks"]["node_id"].tolist() == ["google/cpc"]
 
 
 if __name__ == "__main__":

@@ -230,7 +230,7 @@ def test_an_error_is_shown_with_the_numbers_from_before_and_goes_when_reading_wo
     assert page.error is proxy.problem
     text = text_of(page)
     assert "the service is away The page tries again by itself." in text
-    assert "The numbers below are those of 23:59:59." in text
+    assert "The numbers below are from 23:59:59." in text
     assert "Visits 4 " in text
     proxy.problem = None
     page.run()

@@ -314,7 +314,7 @@ class TestAdjustments:
     def test_the_turnover_itself_is_no_adjustment(self, journeys):
         turnover = pd.DataFrame({"event_id": ["1", "2"], "date": DAYS, "value": [10.0, 20.0]})
         with pytest.warns(
-            InputWarning, match="each value is that of its conversion, which then counts twice"
+            InputWarning, match="each value equals the value of its conversion, which then counts twice"
         ):
             journeys.paths(adjustments=turnover)
 

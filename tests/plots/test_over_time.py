@@ -232,7 +232,7 @@ def test_one_model_and_one_currency_are_chosen():
         (
             ROWS.rename(columns={"week": "period"}),
             {},
-            "series: no column of periods among .*needed: one of day",
+            "series: has no column of periods, only .*expected one of day",
         ),
         (ROWS.drop(columns="spend"), {"by": "roas"}, "series: no column 'spend'"),
         (ROWS, {"by": "share"}, "by: 'share' is not allowed"),

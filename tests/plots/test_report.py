@@ -167,7 +167,7 @@ def test_a_report_of_some_days_is_of_the_last_that_the_data_cover():
     credits = attribute(paths, ["linear", "last_touch"])
     week = Overview.of(credits, paths, days=7)
     # No order is of the last five days, on which there were a visit and spend.
-    assert week.span == "Of conversions from 15 Jan 2025 to 21 Jan 2025, 7 days."
+    assert week.span == "Conversions from 15 Jan 2025 to 21 Jan 2025, 7 days."
     assert week.sentences[0] == "2 conversions worth 60 EUR: under Linear, the credit goes to mail (1, 50 %)."
     assert week.roles.index.tolist() == ["mail"]
     assert week.of_model("last_touch").loc["mail", ["Value, EUR", "Spend, EUR"]].tolist() == [20.0, 5.0]
@@ -178,12 +178,12 @@ def test_a_report_of_some_days_is_of_the_last_that_the_data_cover():
     assert f">{week.span}</p>" in page(week, title="Week")
     assert week.frames()["Overview"]["answer"][0] == week.span
     whole = Overview.of(credits, paths)
-    assert whole.span == "Of conversions from 2 Jan 2025 to 21 Jan 2025."
+    assert whole.span == "Conversions from 2 Jan 2025 to 21 Jan 2025."
     assert whole.sentences[0].startswith("3 conversions worth 70 EUR")
     # A model with settings has no name to compute it by.
     own = Overview.of(attribute(paths, {"linear": models.TimeDecay("3D")}), paths, days=7)
     assert own.sentences[0].startswith("3 conversions worth 70 EUR")
-    assert own.span.startswith("Charts over time and changes are of conversions from 15 Jan 2025 to 21 Jan")
+    assert own.span.startswith("Charts over time and changes cover conversions from 15 Jan 2025 to 21 Jan")
 
 
 def test_lags_are_those_of_the_first_and_the_last_visit():
@@ -224,8 +224,8 @@ def test_sentences_say_what_brought_the_conversions_and_what_cannot_be_told():
         "5 conversions worth 1,560 EUR and 10 USD: under Linear, the most credit goes to Ads (3, 60 %) and Mail "
         "(1, 20 %).",
         "Only Linear was used; other models may divide the conversions differently.",
-        "These data cannot tell how many of these conversions would have happened anyway, since models "
-        "only divide them, or what brought the 1 (20 %) without a known visit before.",
+        "These data cannot tell how many of the conversions would have happened anyway: models only divide them. "
+        "1 (20 %) had no known visit before.",
     ]
     assert Overview.of(CREDITS[:0]).sentences == ["No conversions."]
     assert Overview.of(CREDITS[:1].assign(value=3.0, currency=None)).sentences[0] == (
@@ -244,7 +244,7 @@ def test_the_leading_model_is_the_one_in_the_middle_and_the_disagreement_is_expl
     )
     assert overview.sentences[1] == (
         "Models disagree most about search: 2 under First touch, 8 under Last touch. It opens 2 journeys and "
-        "closes 8, so models that favour the last visit favour it: test it before you move its budget."
+        "closes 8, so models that favour the last visit give it more credit. Test it before you move its budget."
     )
     chosen = Overview.of(attribute(paths, MODELS), paths, lead="first_touch")
     assert chosen.reason == "First touch is shown first, because it was chosen."
@@ -263,8 +263,8 @@ def test_a_lookback_that_cuts_off_known_visits_says_so():
         Overview.of(attribute(paths, "linear"), paths)
         .sentences[2]
         .endswith(
-            "what brought the 2 (66.7 %) without a known visit in the 30 days before (1 had visits before that, which "
-            "a longer lookback would credit)."
+            "2 (66.7 %) had no known visit in the 30 days before. Of these, 1 had earlier visits, which a longer "
+            "lookback would credit."
         )
     )
 
@@ -321,11 +321,9 @@ def test_a_report_of_more_days_than_the_paths_cover_says_so(tmp_path):
     visits = pd.DataFrame({"user_id": "u", "node_id": ["a", "b"], "date": date - pd.Timedelta(hours=1)})
     paths = Paths.from_frames(visits, pd.DataFrame({"event_id": ["1", "2"], "user_id": "u", "date": date}))
     credits = attribute(paths, "last_touch")
-    with pytest.warns(
-        errors.InputWarning, match="days: the paths cover 7 days, from 3 Jan .* not of 400 days"
-    ):
+    with pytest.warns(errors.InputWarning, match="days: the paths cover 7 days, from 3 Jan .* not 400 days"):
         overview = Overview.of(credits, paths, days=400)
-    assert overview.span == "Of conversions from 3 Jan 2025 to 9 Jan 2025, 7 days."
+    assert overview.span == "Conversions from 3 Jan 2025 to 9 Jan 2025, 7 days."
     over_time = overview.frames()["Over time"]
     assert [str(day) for day in over_time["date"]] == [f"2025-01-0{day}" for day in range(3, 10)]
     assert over_time["conversions"].tolist() == [1, 0, 0, 0, 0, 0, 1]

@@ -252,6 +252,8 @@ def test_beside_all_values_of_the_fields_is_the_latest_of_each():
 def test_maps_have_a_column_per_entry_and_keep_the_others_as_json_text():
     record = read_user(eventTypesCount={"order": 2, "lead": 1})
     assert record == {"eventTypesCount.order": 2, "eventTypesCount": '{"lead":1}'}
+    for written, count in (("2", 2), ("many", None), (None, 0)):
+        assert read_user(eventTypesCount={"order": written})["eventTypesCount.order"] == count
     meta = {"count": 2, "firstDate": JANUARY, "lastDate": MARCH}
     assert read_user(eventTypeMeta={"order": meta}) == {
         "eventTypeMeta.order.count": 2,

@@ -470,14 +470,21 @@ def test_flat_keys_are_the_nested_ones():
     assert not page.unknown.column_names
 
 
+def test_flat_keys_are_known_beside_unknown_ones():
+    page = read(paged('{"geo.city":"Oslo","geo.pop":1,"new":2}'), CITIES)
+    assert page.table["geo.city"].to_pylist() == ["Oslo"]
+    assert sorted(page.unknown.column_names) == ['"geo.pop"', "new"]
+
+
 @pytest.mark.parametrize(
     ("content", "total"),
     [
         ('{"data":null,"total":"12","count":"x"}', 12),
         ('{"items":[],"total":2.0,"next":null}', 2),
+        ('{"total":"0","next":null}', 0),
     ],
 )
-def test_counters_may_be_text_and_lists_null_or_named_otherwise(content, total):
+def test_counters_may_be_text_and_lists_absent_or_named_otherwise(content, total):
     page = read_page(content.encode(), CITIES)
     assert page.table.num_rows == 0
     assert page.counters == {"offset": None, "limit": None, "count": None, "total": total}
@@ -633,11 +640,13 @@ def test_what_is_no_json_is_refused(content, is_record):
     [
         (b"null", Unreadable),
         (b"{}", Unreadable),
+        (b'{"total":3}', Unreadable),
         (b'{"data":{}}', Unreadable),
         (b'{"data":[],"total":1e400}', Unreadable),
         (b'{"data":[null]}', ServiceFailure),
         (b'{"data":[[]]}', ServiceFailure),
         (b'{"data":[{},1]}', ServiceFailure),
+        (b'{"items":[1],"total":0}', ServiceFailure),
         (b"[null]", ServiceFailure),
         (b"[1]", ServiceFailure),
     ],

@@ -10,9 +10,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _RUNNER = Path(__file__).with_name("bare_environment.py")
-_BLOCK = re.compile(r"^( *)```python\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+_OUTPUT = re.compile(r"\n^```output\n.*?^```\n", re.DOTALL | re.MULTILINE)
 _EXTRAS = re.compile(r"pip install '(?:attrib-ds|\.)\[([\w,]+)\]'")
 _CONTINUES = re.compile(r"This page continues\s+\[[^\]]+\]\(([\w./-]+)\)")
+#: Printed after each block.
+_END = "-- end of a block --\n"
 #: Seconds that one page may take.
 _DEADLINE = 280
 
@@ -36,7 +39,19 @@ def python_of(page: Path) -> str:
     if page.suffix == ".ipynb":
         cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
         return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    return "\n".join(code for _, code in _BLOCK.findall(page.read_text(encoding="utf-8")))
+    return "\n".join(_BLOCK.findall(page.read_text(encoding="utf-8")))
+
+
+def with_outputs(page: Path, printed: list[str]) -> str:
+    """Return the text of a page with what its blocks print below them."""
+    text = _OUTPUT.sub("", page.read_text(encoding="utf-8"))
+    outputs = iter(printed[-len(_BLOCK.findall(text)) :])
+
+    def with_output(block: re.Match[str]) -> str:
+        lines = "".join(f"{line.rstrip()}\n" for line in next(outputs).splitlines())
+        return block[0] + (f"\n```output\n{lines}```\n" if lines else "")
+
+    return _BLOCK.sub(with_output, text)
 
 
 def named_extras(page: Path) -> list[str]:
@@ -57,18 +72,20 @@ def continued(page: Path) -> Path | None:
     return (page.parent / found[1]).resolve() if found else None
 
 
-def script_of(page: Path) -> str:
-    """Return what a reader runs: the page it continues, if any, and the page."""
+def script_of(page: Path, after: str = "") -> str:
+    """Return what a reader runs: the page it continues, if any, and the page; and a line after each block."""
     earlier = continued(page)
-    return (script_of(earlier) + "\n" if earlier else "") + python_of(page)
+    blocks = _BLOCK.findall(page.read_text(encoding="utf-8"))
+    return (script_of(earlier, after) if earlier else "") + "".join(f"{block}\n{after}" for block in blocks)
 
 
-def run(page: Path, folder: Path, replaced: dict[str, str], end: str = "") -> str:
-    """Run a page and lines after its end in a folder, as printed but for addresses; return what it prints.
+def run(page: Path, folder: Path, replaced: dict[str, str], end: str) -> list[str]:
+    """Run a page and lines after its end in a folder, as printed but for addresses.
 
-    Nothing may be printed to standard error, where no reader expects a message.
+    Return what each block prints, and what the end prints. Nothing may be printed to standard error, where no reader
+    expects a message.
     """
-    code = script_of(page) + end
+    code = script_of(page, f"print({_END!r}, end='')\n") + end
     for address, local in replaced.items():
         code = code.replace(address, local)
     (folder / "page.py").write_text(code, encoding="utf-8")
@@ -89,4 +106,4 @@ def run(page: Path, folder: Path, replaced: dict[str, str], end: str = "") -> st
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert not done.stderr, done.stderr[-3000:]
-    return done.stdout
+    return done.stdout.split(_END)

@@ -312,8 +312,7 @@ def in_one_currency(credits: pd.DataFrame, spent: pd.DataFrame) -> tuple[pd.Data
     elif earned and spent["currency"].isna().any():
         if len(earned) > 1:
             raise InvalidRequest(
-                f"spend: has no currency, but the conversions are in {', '.join(earned)}; allowed: a column "
-                "'currency'"
+                f"spend: has no currency, but values are in {', '.join(earned)}; add the column 'currency'"
             )
         spent = spent.assign(currency=spent["currency"].fillna(earned[0]))
     monetary = ~without if named else credits["value"].notna()

@@ -138,8 +138,8 @@ def portable(backend: Any, *, unchecked: bool = False) -> Any:
         )
     if backend.name not in CHECKED and not unchecked:
         raise NotSupported(
-            f"tables: the results of {backend.name} are not checked against those of other engines; checked: "
-            f"{', '.join(CHECKED)}; with unchecked=True credits are computed and checked to add up"
+            f"tables: {backend.name} is not tested; tested: {', '.join(CHECKED)}. unchecked=True computes "
+            "credits there, and checks that they add up to the conversions"
         )
     # Imported here because other engines than DuckDB are optional.
     if backend.name == "pyspark":

@@ -198,7 +198,7 @@ class CombinedEffects(effects.Effects):
 
     verdict = effects.unavailable("the verdict is on the model: ask its own effects")
     exposure = effects.unavailable("ask the effects of the model")
-    sensitivity = effects.unavailable("the sensitivity is that of the model: ask its own effects")
+    sensitivity = effects.unavailable("only the model has a sensitivity; call it on the model's effects")
     checkout = effects.unavailable("ask the effects of the model")
     by = effects.unavailable("an experiment is combined with the effects of all conversions")
     through = effects.unavailable(

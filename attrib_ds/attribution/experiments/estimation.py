@@ -561,7 +561,7 @@ class HazardEffects(effects.Effects):
         and intervals are wider than with one share.
         """
         if self.shares.column is not None or self._one_share != (1.0, 0.0):
-            raise NotSupported(f"{self.label}: the effects are scaled already; scale those of the estimation")
+            raise NotSupported(f"{self.label}: the effects are scaled already; scale the original ones")
         shares = ObservedShares.read(observed_share)
         if shares.column is None:
             part = replace(self.parts[0], share=shares.of_segment(None))
@@ -679,9 +679,9 @@ class HazardEffects(effects.Effects):
         """What is identified, under which assumptions, and what is not."""
         sentences = [
             "credited: conversions divided by convention, not an effect.",
-            "caused: the direct effect, with all other touchpoints unchanged, provided that users who were "
-            "reached and users who were not differ in nothing that affects conversion except what the model "
-            "includes: earlier touchpoints, how active the user is, covariates of the user, and time.",
+            "caused: the direct effect, with all other touchpoints unchanged. It assumes that the model "
+            "includes every difference between reached and unreached users that affects conversion: earlier "
+            "touchpoints, how active the user is, covariates of the user, and time.",
             self._time_scale,
             "low and high measure sampling error, not bias.",
         ]
@@ -705,8 +705,8 @@ class HazardEffects(effects.Effects):
         if self.sample.further is None:
             return f"Time scale: periods of {self.sample.model.step} ({share})."
         return (
-            f"Time scale: sessions ({share}). Without a node, sessions that it opened are lost unless one of "
-            "another would have come in the same period; those of controls would have come anyway."
+            f"Time scale: sessions ({share}). Without a node, the sessions that it opened are lost, unless "
+            "another node would have opened one in the same period. Sessions of controls would come anyway."
         )
 
     @property
@@ -859,7 +859,7 @@ class HazardEffects(effects.Effects):
 
     def _require_conversions(self) -> None:
         if not len(self.sample.histories.event_user):
-            raise NotSupported(f"{self.label}: no conversion lies within the observation of its user")
+            raise NotSupported(f"{self.label}: no conversion lies within the observation period of its user")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

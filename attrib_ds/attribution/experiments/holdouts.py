@@ -618,8 +618,8 @@ def _users(paths: Paths, took_part: pd.DataFrame | None) -> pd.Index[str]:
         return users
     if paths.observed is None:
         raise InvalidRequest(
-            "withheld: who took part is unknown, because the paths have no users; allowed: all participants "
-            "with the column 'withheld', or paths from Paths.from_frames(users=…), whose users all took part"
+            "withheld: the paths have no users, so the participants are unknown. Pass all participants with "
+            "the column 'withheld', or paths of the participants from Paths.from_frames(users=…)"
         )
     observed = paths.observed.select("user_id").order_by("user_id").to_pyarrow()
     index: pd.Index[str] = pd.Index(to_pandas(observed)["user_id"], dtype=TEXT)

@@ -229,7 +229,7 @@ def warn_of_later_amounts(conversions: ir.Table, later: ir.Table) -> None:
         )
     if found["soon"] and found["same"] == found["count"] - found["lost"]:
         warn(
-            "adjustments: each value is that of its conversion, which then counts twice; adjustments are "
+            "adjustments: each value equals the value of its conversion, which then counts twice; pass "
             "changes, such as -30.0 for a refund"
         )
 
@@ -243,8 +243,8 @@ def warn_of_excess(conversions: ir.Table) -> None:
         count = conversions.filter(is_excess).count().to_pyarrow().as_py()
         (row,) = rows
         warn(
-            f"adjustments: {counted(count, 'conversions')} with refunds above the value; those of "
-            f"{row['event_id']!r} leave {cents(row['value'])} of {cents(row[ORIGINAL])}"
+            f"adjustments: {counted(count, 'conversions')} with refunds above the value; after its refunds, "
+            f"{row['event_id']!r} has {cents(row['value'])} of {cents(row[ORIGINAL])}"
         )
 
 

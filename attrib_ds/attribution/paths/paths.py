@@ -567,7 +567,7 @@ class Paths:
         if names == [None]:
             example = groups[key].min().to_pyarrow().as_py()
             raise errors.InvalidRequest(
-                f"by: no {key} of the frame is one of the conversions. The conversions have {key}s such as "
+                f"by: no {key} of the frame belongs to a conversion. The conversions have {key}s such as "
                 f"{conversions[key].min().to_pyarrow().as_py()!r}, the frame has {example!r}"
             )
         rest = f"(no {name})"

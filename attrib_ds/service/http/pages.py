@@ -228,7 +228,7 @@ class Pages:
         asked = interactions.read_sent(interactions.SignLink, body)
         _, settings = await self._open(request, asked.projectId, asked.ingestKey)
         if not _is_own(request.headers.get("origin", ""), settings):
-            raise errors.HttpError(403, "the origin of the page is none of the setting domains")
+            raise errors.HttpError(403, "the origin of the page is not in the setting domains")
         user_agent = request.headers.get("user-agent", "")
         if _refuses_id(request.headers, settings):
             return JSONResponse({})

@@ -315,7 +315,7 @@ def check_raw_hits(
     checks.refuse_unknown(schema.RAW_HIT.names)
     is_collected = _OTHER in source.types
     if lookup and "ip" not in source.types:
-        raise InvalidRequest("hits: there is no column 'ip', whose addresses geo and asn look up")
+        raise InvalidRequest("hits: the column 'ip' is missing; geo and asn look up its addresses")
     checks.project(project.project_id)
     checks.word("trackerId", pattern=_TRACKER, form=_TRACKER_FORM, required=True)
     checks.rule(

@@ -166,7 +166,7 @@ def _load(
                 rules = Rules.read(cursor, store.catalog)
             check = partial(interactions.check_raw_hits, lookup=lookup, rules=rules)
         elif lookup:
-            raise InvalidRequest("geo and asn: only raw hits have addresses to look up; leave them out")
+            raise InvalidRequest("geo and asn: they look up the addresses of raw hits; leave them out here")
         batch = check(connection, opened, project)
 
         def write(writer: Connection) -> tuple[dict[str, int], pa.Table]:

@@ -265,10 +265,10 @@ def read_accepted(file: Path, owner: int | None = None) -> dict[str, int]:
                 return {}
             problems = [connection.execute(f"PRAGMA quick_check({table})").fetchall() for table in tables]
             if any(found != [("ok",)] for found in problems) or tables != {**_DEFINITIONS, "nonces": _NONCES}:
-                raise _damaged(path, "its content is not that of a queue")
+                raise _damaged(path, "it is not a queue")
             ((owned_by,),) = connection.execute("PRAGMA application_id").fetchall()
             if owner and owned_by not in {0, owner}:
-                raise _damaged(path, "it is that of another project")
+                raise _damaged(path, "it belongs to another project")
             numbers = dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
             strange = connection.execute(_STRANGE).fetchone()[0]
             if strange or not all(isinstance(number, int) for number in numbers.values()):

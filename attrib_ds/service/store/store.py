@@ -215,7 +215,7 @@ class Store:
                     connection.execute("SET GLOBAL TimeZone = 'UTC'")
                     migration.bring_up_to_date(connection, file, meta.version)
                     _log.warning(
-                        "%s had format version %d and was brought up to date; %s is a copy of it as it was",
+                        "%s had format version %d and was brought up to date; %s is a copy of the old file",
                         file.name, meta.version, copy.name,
                     )  # fmt: skip
                     meta = meta._replace(version=VERSION)

@@ -144,7 +144,7 @@ class Search:
         """Raise if there are many more rows than the first page said: new records do not explain them."""
         if self.total is not None and rows > 2 * self.total + self.page_size:
             growth = f"it was {self.total:,}, and {rows:,} have come so far"
-            raise self.failure(f"the total grows faster than its records are read: {growth}")
+            raise self.failure(f"records arrive faster than they can be read: {growth}")
 
     def failure(self, problem: str) -> ServiceFailure:
         """Return the error of an answer that cannot be right."""

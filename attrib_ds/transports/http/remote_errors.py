@@ -41,7 +41,7 @@ _REPLACEABLE: Final = frozenset({"create_events", "search_events"})
 _NAMES_LIMIT: Final = re.compile(r"\blimit|page.?size|per.?page|too (?:large|many)", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"(?<![\w.-])[0-9]{1,9}(?![\w.])")
 #: Words in the names of members with the text of an error, the most telling first.
-_TELLING: Final = "message msg detail description errors error reason title fault exception"
+_TELLING: Final = "message msg faultstring detail description errors error reason title fault exception data"
 _BARE: Final = frozenset({"Bad Request", "Internal Server Error", "Not Found"})
 #: Characters of a message of our own service, and of what another service says.
 _LONGEST: Final = 600

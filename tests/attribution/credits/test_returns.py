@@ -169,7 +169,7 @@ def test_spend_without_a_currency_takes_the_only_currency_of_the_conversions():
     two = credits_of(("linear", "search", 4.0, 90.0, "EUR"), ("linear", "search", 1.0, 1.0, "CHF"))
     with pytest.raises(
         errors.InvalidRequest,
-        match="spend: has no currency, but the conversions are in CHF, EUR; .* a column 'currency'",
+        match="spend: has no currency, but values are in CHF, EUR; add the column 'currency'",
     ):
         report_returns(two, bare)
 

@@ -533,7 +533,7 @@ def test_invalid_arguments_are_refused(ten, arguments, message):
 def test_participants_are_required_without_users():
     paths = Paths.from_frames(touches(("u04", "ads", 1)), converted((4, 5)))
     with pytest.raises(
-        InvalidRequest, match="withheld: who took part is unknown, because the paths have no users"
+        InvalidRequest, match="withheld: the paths have no users, so the participants are unknown"
     ):
         found_in(paths, HELD)
     found = found_in(paths, drawn(*range(10)))

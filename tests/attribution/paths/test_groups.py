@@ -62,7 +62,7 @@ def test_groups_by_a_property_of_users_or_conversions():
     assert set(by_country["FR"].touchpoints.user_id.to_pyarrow().to_pylist()) == {"u"}
     devices = pd.DataFrame({"event_id": ["a", "b", "c"], "device": ["phone", "phone", None]})
     assert events(paths.split(devices)) == {"(no device)": ["c", "d", "e"], "phone": ["a", "b"]}
-    with pytest.raises(errors.InvalidRequest, match="by: no user_id of the frame is one of the conversions"):
+    with pytest.raises(errors.InvalidRequest, match="by: no user_id of the frame belongs to a conversion"):
         paths.split(countries.assign(user_id=["U", "V", "W"]))
     for wrong in (countries[["country"]], devices.assign(user_id="u"), pd.concat([countries, countries])):
         with pytest.raises(errors.InvalidRequest, match="by: has the columns.*'event_id' or 'user_id'"):

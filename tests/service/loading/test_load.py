@@ -563,10 +563,10 @@ def test_access_logs_have_addresses(memory_store, rows, databases, tmp_path):
 
 def test_records_without_addresses_are_refused(memory_store, databases):
     without = table({name: value for name, value in hit(1).items() if name != "ip"})
-    with pytest.raises(InvalidRequest, match="there is no column 'ip', whose addresses geo and asn look up"):
+    with pytest.raises(InvalidRequest, match="hits: the column 'ip' is missing"):
         load_records(memory_store, "hits", without, **databases)
     visits = table({"userId": hex_id(1), "nodeId": "ads", "startDate": "2025-01-31T12:00:00Z"})
-    with pytest.raises(InvalidRequest, match="geo and asn: only raw hits have addresses to look up"):
+    with pytest.raises(InvalidRequest, match="geo and asn: they look up the addresses of raw hits"):
         load_records(memory_store, "interactions", visits, **databases)
     with pytest.raises(InvalidRequest, match=r"geo: .* does not exist"):
         load_records(memory_store, "hits", table(hit(1)), geo="no.mmdb")

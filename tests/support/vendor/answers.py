@@ -4,6 +4,7 @@ import io
 import json
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
+from functools import partial
 from http import HTTPStatus
 from string import Template
 from zlib import crc32
@@ -12,16 +13,14 @@ import pandas as pd
 from starlette.responses import Response
 from support.vendor.world import SERVICE
 
-EAST = timezone(timedelta(hours=5, minutes=30))
-STYLES = ("z", "offset", "lower", "nanoseconds", "plain")
+EAST, FORMS = timezone(timedelta(hours=5, minutes=30)), SERVICE["dates"]
 
 
-def date_text(moment, style):
+def date_text(moment, form):
     """Write a date-time in one of the forms of RFC 3339."""
-    style = STYLES[int(moment.timestamp()) % 5] if style == "mixed" else style
-    text = moment.isoformat(timespec="milliseconds")[:23]
-    forms = {"z": f"{text}Z", "lower": f"{text}z".lower(), "nanoseconds": f"{text}000000Z", "naive": text}
-    return forms.get(style) or (moment.astimezone(EAST) if style == "offset" else moment).isoformat()
+    form = list(FORMS)[int(moment.timestamp()) % len(FORMS)] if form == "mixed" else form
+    day, time = f"{moment:%Y-%m-%d %H:%M:%S.%f}".split()
+    return FORMS[form].format(day=day, time=time, east=moment.astimezone(EAST).isoformat())
 
 
 def json_text(value, variation):
@@ -32,6 +31,8 @@ def json_text(value, variation):
 def answered(form, values, variation, status=200, headers=None):
     """Answer with a form of bodies: a content type and a text that mentions values."""
     media, text = form
+    if media == "application/json":
+        media, text = variation.json_type, variation.json_start + text
     quoted = {f"{name}_json": json_text(value, variation) for name, value in values.items()}
     return Response(Template(text).substitute(values | quoted), status, headers, media or None)
 
@@ -52,11 +53,14 @@ def shaped(kind, record, variation):
     if kind == "events":
         values = {name: value["raw"] for name, value in record["event"].items()}
         forms = {"metric": record["event"], "values": values, "empty": {}, "list": []}
-        types, metrics = record["~types"], record["~metrics"].values()
-        metrics = [one for one in metrics if variation.builtins or one["key"] in types]
-        metrics = [shaped("metrics", one, variation) for one in metrics]
-        user = [] if form == "list" else record["user"]
-        record = record | {"metrics": metrics, "event": forms[form], "user": user}
+        metrics = [
+            one for key, one in record["~metrics"].items() if variation.builtins or key in record["~types"]
+        ]
+        record = record | {
+            "metrics": [shaped("metrics", one, variation) for one in metrics],
+            "event": forms[form],
+        }
+        record["user"] = [] if form == "list" else record["user"]
     record = {name: value for name, value in record.items() if name[0] != "~" and value != "~"}
     for pattern in variation.missing if mark % variation.missing_every == 0 else ():
         kept = SERVICE["records"][kind]["essential"] if pattern.endswith("*") else ()
@@ -83,10 +87,8 @@ def exported(columns, rows, kind, filename, variation):
     columns = columns if variation.export == "file" else [f"column {n}" for n, _ in enumerate(columns)]
     cells = [[cell(value, variation) for value in row] for row in rows]
     table, buffer = pd.DataFrame(cells, columns=columns, dtype=object), io.BytesIO()
-    if kind == "csv":
-        table.to_csv(buffer, index=False, **SERVICE["dialects"][variation.export_dialect])
-    else:
-        table.to_excel(buffer, index=False)
+    csv = partial(table.to_csv, **SERVICE["dialects"][variation.export_dialect])
+    {"csv": csv, "xlsx": table.to_excel}[kind](buffer, index=False)
     media = SERVICE["media"][kind] if variation.export_type == "of the file" else variation.export_type
     headers = {"Content-Disposition": f'attachment; filename="{filename}.{kind}"'}
     return Response(buffer.getvalue(), 200, headers, media or None)

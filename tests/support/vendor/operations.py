@@ -196,10 +196,12 @@ class Operations:
         data = rows[offset : offset + min(limit, variation.page_cap or limit)]
         data = [shaped(kind, row, variation) for row in data]
         data = data if names is None else [self.projected(row, names, mode) for row in data]
-        if spec.get("is_bare"):
+        data = data or {"list": []}.get(variation.nothing)
+        if spec.get("is_bare") or (spec.get("is_open") and variation.bare_metrics):
             return data
         answer = {"offset": offset, "limit": limit} if spec.get("echo", True) else {}
-        answer |= {"count": len(data), "total": len(rows), "data": data}
+        answer |= {"count": len(data or ()), "total": len(rows)}
+        answer |= {} if data is None and variation.nothing == "absent" else {"data": data}
         return extended(answer) if variation.extra else answer
 
     def find(self, call):

@@ -128,13 +128,11 @@ class Vendor(Operations):
             if given.get("startDate") and given.get("endDate") and given["startDate"] >= given["endDate"]:
                 raise HTTPException(400, "startDate must be less than endDate")
             answer = getattr(self, spec.get("do", call.operation))(call)
-            if not isinstance(answer, Response):
-                answer = answered(SERVICE["writes"]["record"], {"record": answer}, self.variation)
-            return answer
-        except HTTPException as error:
-            return refusal(error.status_code, error.detail, form, self.variation)
-        except (pydantic.ValidationError, jwt.InvalidTokenError) as error:
-            return refusal(400, str(error), form, self.variation)
+            record = SERVICE["writes"]["record"], {"record": answer}, self.variation
+            return answer if isinstance(answer, Response) else answered(*record)
+        except (HTTPException, pydantic.ValidationError, jwt.InvalidTokenError) as error:
+            message = getattr(error, "detail", str(error))
+            return refusal(getattr(error, "status_code", 400), message, form, self.variation)
         except Exception as error:  # an error of this service, shown at its end
             self.failures.append(error)
             raise
@@ -173,8 +171,7 @@ def serving(folder, variation: Variation | str = "plain", **data):
     try:
         eventually(lambda: server.started)
         vendor.address = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        bases = {"url": "/api/v1", "url_v2": "/api/v2", "auth_url": "/auth"}
-        bases = {name: f"{vendor.address}{base}{variation.prefix}" for name, base in bases.items()}
+        bases = {name: f"{vendor.address}{base}{variation.prefix}" for name, base in SERVICE["bases"].items()}
         yield SimpleNamespace(**bases, project=vendor.world.project, key=key, vendor=vendor)
     finally:
         server.should_exit = True

@@ -110,9 +110,11 @@ def test_unknown_and_missing_properties_and_unknown_members_do_no_harm(shop, ser
 def test_a_bare_array_may_stand_for_a_page_and_a_page_for_an_array(shop, service):
     # An array does not say whether more records follow.
     visit = {"_id": ID, "startDate": "2025-01-31T12:00:00Z"}
-    service.script = [Reply(body=[visit]), Reply(body=[visit]), page({"id": "h"})]
+    service.script = [Reply(body=[visit]), Reply(body=[visit]), page({"id": "h"}), Reply(body=None)]
     assert search_interactions(shop, columns=["_id"])["_id"].tolist() == [ID]
     assert list_hits(shop, ID)["id"].tolist() == ["h"]
+    # Some services write null for a list that is empty.
+    assert list_hits(shop, ID).empty
 
 
 def test_packed_answers_are_unpacked(shop, service):

@@ -345,6 +345,8 @@ def test_pages_become_smaller_and_stay_so(shop, service, status, body, most, lim
         ({"error": {"code": 7, "message": "shop is closed"}}, "shop is closed"),
         ({"errors": ["shop is closed", {"detail": "come back"}]}, "shop is closed; come back"),
         ({"detail": "shop is closed"}, "shop is closed"),
+        ({"data": {"message": "shop is closed"}}, "shop is closed"),
+        ({"fault": {"detail": {"errorcode": "e-7"}, "faultstring": "shop is closed"}}, "shop is closed"),
         ("shop is closed", "shop is closed"),
         (b"<html><head><title>Shop &amp; co</title>", "Shop & co"),
     ],
@@ -610,6 +612,26 @@ def test_fields_of_event_types_may_lack_members(shop, service):
     fields = [{"storageKey": "email", "type": "email", "entity": "user"}, {"storageKey": "turnover"}]
     keep(service, types=[{"_id": "t", "reference": "order", "fields": fields}], events=[order()])
     assert len(mirrored(shop)[1]) == 1
+
+
+@WARNS
+def test_conversions_are_matched_with_fields_that_lack_members(shop, service):
+    deals = pd.DataFrame({"deal": ["d-1"], "mail": ["ann@x.example"], "day": [DAY]})
+    email = {"storageKey": "email", "type": "email", "entity": "user"}
+
+    def send(fields):
+        def answer(asked):
+            if "/event-types/order" in asked.path:
+                return Reply(body={"_id": "t", "reference": "order", "fields": fields})
+            return ABSENT if "/batch" in asked.path or asked.method == "GET" else Reply(body=UUID)
+
+        service.script = [answer]
+        return at.send_conversions(shop, deals, email="mail", date="day", id="deal")["status"].item()
+
+    assert send([email, {"storageKey": "sku"}]) == "processed"
+    for fields in (None, [{"storageKey": "email"}]):
+        with pytest.raises(errors.InvalidRequest, match="field of users of the type email"):
+            send(fields)
 
 
 @WARNS

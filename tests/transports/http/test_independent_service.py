@@ -216,6 +216,28 @@ def test_users_are_the_same_in_every_form(served, variation):
     pd.testing.assert_frame_equal(*frames)
 
 
+FORMS = ("json-type-", "nothing-", "dates-", "token-l", "token-t", "token-z", "byte-", "white-", "bare-")
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize(
+    "variation", [name for name in VARIATIONS if name.startswith(FORMS) and "redirect" not in name]
+)
+def test_records_are_the_same_in_every_form(served, variation):
+    user = max(served.vendor.world.complete_users().values(), key=lambda one: one["eventCount"])["_id"]
+    frames = []
+    for one in ("plain", variation):
+        with connected(served, one) as shop:
+            lists = [at.list_user_events(shop, id) for id in (user, "0" * 24)]
+            lists += [at.list_user_metrics(shop, user), at.list_hits(shop, "0" * 24)]
+            frames.append(
+                [frame.drop(columns=["user", "event", "metrics"], errors="ignore") for frame in lists]
+            )
+    assert [len(frame) > 0 for frame in frames[0]] == [True, False, True, False]
+    for plain, other in zip(*frames, strict=True):
+        pd.testing.assert_frame_equal(plain, other)
+
+
 @pytest.mark.parametrize(
     ("variation", "status"), [("lost-then-409", "processed"), ("repeated-nonce-409", "rejected")]
 )

@@ -385,7 +385,7 @@ def test_the_size_of_a_page_as_its_total_loses_no_record(open_shop, shelf):
     shelf.records = shelf.records[:14]
     assert ids(at.search_interactions(open_shop(page=5), **OLDEST_FIRST)) == list(range(14))
     shelf.records = [record(number) for number in range(40)]
-    with pytest.raises(errors.ServiceFailure, match="the total grows faster than its records are read"):
+    with pytest.raises(errors.ServiceFailure, match="records arrive faster than they can be read"):
         at.search_interactions(open_shop(page=5), **OLDEST_FIRST)
 
 
@@ -482,7 +482,7 @@ def test_a_total_that_keeps_growing_ends_in_an_error(open_shop, service):
         return page(*nodes, total=offset + 2 * limit, offset=offset)
 
     service.script = [answer]
-    with pytest.raises(errors.ServiceFailure, match=r"the total grows faster than its records are read"):
+    with pytest.raises(errors.ServiceFailure, match=r"records arrive faster than they can be read"):
         at.list_nodes(open_shop(page=5))
     # Twice the first total and one page more, in pages of 5.
     assert len(service.asked) < 10
@@ -496,7 +496,7 @@ def test_a_walk_by_time_that_never_ends_is_an_error(open_shop, service):
         return page(*(record(number) for number in range(start, start + body["limit"])), total=15)
 
     service.script = [answer]
-    with pytest.raises(errors.ServiceFailure, match=r"the total grows faster than its records are read"):
+    with pytest.raises(errors.ServiceFailure, match=r"records arrive faster than they can be read"):
         at.search_interactions(open_shop(page=5, workers=1), **OLDEST_FIRST)
 
 

@@ -534,7 +534,9 @@ def test_records_vary(start):
     assert set(start("only-named-keys").users(fields=["eventCount"]).json()["data"][0]) == {"eventCount"}
 
 
-@pytest.mark.parametrize("style", ["plain", "offset", "mixed", "lower", "nanoseconds", "naive"])
+@pytest.mark.parametrize(
+    "style", ["plain", "offset", "mixed", "lower", "nanoseconds", "picoseconds", "blank", "naive"]
+)
 def test_dates_denote_the_same_instants(start, style):
     bodies = [
         start(name).post("/interactions/search", sort={"startDate": 1}).json()
@@ -542,10 +544,27 @@ def test_dates_denote_the_same_instants(start, style):
     ]
     texts = [[row["startDate"] for row in body["data"]] for body in bodies]
     assert texts[0] != texts[1]
+    is_named = [text[-1] in "Zz" or text[-6] in "+-" for text in texts[1]]
+    assert all(is_named) or style in ("mixed", "naive")
     read = [
-        datetime.fromisoformat(text.upper() + ("" if style != "naive" else "+00:00")) for text in texts[1]
+        datetime.fromisoformat(text.upper() + ("" if named else "+00:00"))
+        for text, named in zip(texts[1], is_named, strict=True)
     ]
     assert read == [datetime.fromisoformat(text) for text in texts[0]]
+
+
+def test_json_and_empty_lists_vary(start):
+    user, hits = "/users/" + "0" * 24 + "/events", "/interactions/none/hits"
+    for name, page in (("null", {"data": None}), ("absent", {})):
+        service = start(f"nothing-{name}")
+        found = service.get(user).json()
+        assert {key: found[key] for key in found.keys() & {"data", "total"}} == {"total": 0} | page
+        assert service.get(hits).json() is None
+    service = start("bare-metrics")
+    metric = next(iter(service.vendor.world.metrics.values()))
+    assert type(service.get(f"/users/{metric['~userId']}/metrics").json()) is list
+    assert start("white-space").get(hits).content == b"\r\n []"
+    assert start("json-type-text/plain").get(hits).headers["Content-Type"].startswith("text/plain")
 
 
 @pytest.mark.parametrize("ids", ["numeric", "strange"])
