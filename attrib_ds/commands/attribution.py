@@ -36,10 +36,10 @@ _PAIR = re.compile(r"'(\w+)': (COLUMN|'[^']*')")
 _SWITCHES = "dayfirst|aggregate|ignore_case|order_sources"
 #: Options that are fields of a reading, with what they are if they are not given.
 _OF_READINGS: dict[str, Any] = {
-    "dayfirst": None, "decimal": None, "encoding": None, "ignore_case": True, "aggregate": False,
-    "order_sources": False, "sheet": None, "conversion_sheet": None, "spend_sheet": None,
+    "dayfirst": None, "decimal": None, "encoding": None, "timezone": None, "ignore_case": True,
+    "aggregate": False, "order_sources": False, "sheet": None, "conversion_sheet": None, "spend_sheet": None,
 }  # fmt: skip
-_VALUES = "decimal|encoding|currency|sheet|conversion_sheet|spend_sheet|conversion_page"
+_VALUES = "decimal|encoding|timezone|currency|sheet|conversion_sheet|spend_sheet|conversion_page"
 
 
 def demo(options: argparse.Namespace) -> None:
@@ -185,7 +185,7 @@ def as_options(message: str) -> str:
     message = re.sub(r"reading=Reading\(([^()]*)\)", r"\1", message)
     message = re.sub(r"columns=\{([^}]*)\}", named, message)
     # By the file that it is of.
-    message = re.sub(r"(dayfirst|decimal)=\{'\w+': ([^}]*)\}", r"\1=\2", message)
+    message = re.sub(r"(dayfirst|decimal|timezone)=\{'\w+': ([^}]*)\}", r"\1=\2", message)
     message = re.sub(rf"\b({_SWITCHES})=(True|False)", switched, message)
     return re.sub(rf"\b({_VALUES})=('[^']*'|\"[^\"]*\")", given, message)
 

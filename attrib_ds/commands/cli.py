@@ -171,6 +171,7 @@ def _add_credits(actions: Actions) -> None:
         _switch("--order-sources", "use the source that is written in each order as its last touchpoint"),
         _option("--dayfirst", "03/04/2025 is 3 April", action=argparse.BooleanOptionalAction),
         _option("--decimal", "decimal mark, if the numbers are ambiguous", choices=(".", ",")),
+        _option("--timezone ZONE", "zone of times without an offset, such as Europe/Paris"),
         _option("--encoding NAME", "encoding of CSV files that are not UTF-8, such as cp1252"),
         _option("--ignore-case",
             "treat names of nodes that differ only by case as one",

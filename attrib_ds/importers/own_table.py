@@ -3,13 +3,16 @@
 import filecmp
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import cached_property, partial
+from itertools import permutations
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -51,7 +54,9 @@ _UNIT_PRICES: Final = {"price", "unitprice", "itemprice", "productprice", "linei
 _OF_VISITS: Final = {"landingpage", "firstpage", "entrypage"}
 _MIDNIGHT: Final = "2000-01-01"
 #: Times of day with an offset; texts with a time of day, or with a count of seconds, in lower case.
-_OFFSET: Final = ":.*(z|utc|gmt|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_OFFSET: Final = (
+    rf":.*?(z|[+-][0-9]{{1,2}}(:?[0-9]{{2}})?|[a-z]+/[a-z_/-]+|{written_values.ZONES})[)\]]?( ?[(\[].*)?$"
+)
 _CLOCK_OR_COUNT: Final = ":|[0-9]t[0-9]|[0-9] ?[ap]m$|^[0-9]{9,}([.][0-9]+)?$"
 #: How to write instants.
 _AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
@@ -62,8 +67,16 @@ _KINDS: Final = {
 }
 #: Names, folded, of amounts that are used if no other column has one.
 _WEAK: Final = {"subtotal", "price", "unitprice", "itemprice", "productprice", "lineitemprice"}
-#: Names of zones in brackets behind the name of a column.
-_ZONE_IN_NAME: Final = re.compile(r"[(\[](\w{3,4})\b")
+#: Names of time zones in or behind the name of a column, and behind times.
+_ZONE_IN_NAME: Final = re.compile(
+    r"[(\[（]([^)\]）]+)|(?:^|[^\w+−-]|_|(?<=[a-z]))((?:UTC|GMT)? ?[+−-]\d\d?(?::?\d\d)?|[A-Z]{3,5})$"
+    r"|_([a-z]{3,4})$"
+)
+_ZONE_OF_TIME: Final = re.compile(r":.*?\b([A-Z]{2,5})[)\]]?$")
+_LOCAL_TIME: Final = re.compile(
+    r"\blocal\b|\bort(s)?zeit|\blocale\b|\blokal|местн|現地|当地|현지|yerel|paikallinen|helyi|miejscow",
+    re.IGNORECASE,
+)
 _HALF: Final = 0.5
 #: Points of a name that speaks for a role clearly.
 _CLEAR: Final = 4
@@ -85,6 +98,8 @@ _MAX_NAMES: Final = 10
 _HEADER_ROWS: Final = 20
 #: Seconds by which an instant and its day are less apart, in any time zone.
 _TWO_DAYS: Final = 172_800
+#: The year 2005, and the length of a day and of a year, in seconds.
+_FIRST_SECOND, _DAY, _YEAR = 1_104_537_600, 86_400, 31_536_000
 #: Last digits of a number of a telephone that are dialled at home, and numbers that are compared.
 _LOCAL_DIGITS, _MOST_PHONES = 8, 5_000
 #: Words in names of amounts that are parts of a unit of money.
@@ -144,6 +159,10 @@ class OwnTable:
         self._instants: dict[str, written_values.Instants] = {}
         self._amounts: dict[str, written_values.Amounts] = {}
         self._people: dict[str, str] = {}
+        self._places: dict[str, str] = {}
+        #: What is to be said of names of zones that several places share, by column.
+        self._shared: dict[str, str] = {}
+        self._timezone = written_values.zones_of(formats.timezone)[0].place if formats.timezone else ""
         #: Code of the country of numbers of telephones without one, and lengths with it, by their column.
         self.country_codes: dict[str, tuple[str, set[int]]] = {}
         self._levels: dict[str, str] = {}
@@ -200,7 +219,8 @@ class OwnTable:
 
     def say(self, said: str) -> None:
         """Add to what is said of the table."""
-        self.note = f"{self.note}; {said}" if self.note else f"{self.name}: {said}"
+        if said not in self.note:
+            self.note = f"{self.note}; {said}" if self.note else f"{self.name}: {said}"
 
     def _read_sheet(self, sheet: str) -> pd.DataFrame:
         called = _SHEETS[self.argument][0]
@@ -224,9 +244,16 @@ class OwnTable:
     @cached_property
     def mark(self) -> str | None:
         """The decimal mark of the table: one that its amounts show, or under which alone they add up."""
-        shown = [written_values.numbers(self.connection, texts, ".")[1] for texts in self._money.values()]
-        marks = {*filter(None, shown)} or {mark for mark in ".," if self._totals(mark).parts}
+        shown = {mark for _, mark, _ in self._numbers.values() if mark}
+        marks = shown or {mark for mark in ".," if self._totals(mark).parts}
         return marks.pop() if len(marks) == 1 else None
+
+    @cached_property
+    def _numbers(self) -> dict[str, tuple[np.ndarray, str | None, bool]]:
+        """The amounts of the sample, with a decimal point where it is open."""
+        return {
+            name: written_values.numbers(self.connection, texts, ".") for name, texts in self._money.items()
+        }
 
     @cached_property
     def _money(self) -> dict[str, list[str | None]]:
@@ -243,8 +270,10 @@ class OwnTable:
     def _totals(self, mark: str) -> amounts.Totals:
         """Return how the amounts add up, if those that show no decimal mark have a given one."""
         numbers = {
-            name: written_values.numbers(self.connection, texts, mark)[0]
-            for name, texts in self._money.items()
+            name: written_values.numbers(self.connection, self._money[name], mark)[0]
+            if is_open and mark == ","
+            else found
+            for name, (found, _, is_open) in self._numbers.items()
         }
         return amounts.totals(
             numbers,
@@ -255,7 +284,7 @@ class OwnTable:
     def replace_rows(self, query: str) -> None:
         """Put the rows of a query in place of those of the table, and forget what its columns held."""
         self.source = sources.selected(self.connection, self.source, query)
-        for known in ("profile", "totals", "mark", "_money"):
+        for known in ("profile", "totals", "mark", "_money", "_numbers"):
             self.__dict__.pop(known, None)
 
     def scalar(self, sql: str) -> Any:
@@ -406,6 +435,7 @@ class OwnTable:
                 and evidence.weight("conversion", name) <= 0
                 and any(map(self.profile[name].holds, sure))
             ] or [name for _, name in found if evidence.weight("change", name) > 0]
+            looser = looser or [name for points, name in found if points == 0 and self._rises(name)]
         total = self._total([*strong, *looser, *weak], is_named=bool(strong)) if role == "value" else None
         if total is not None:
             strong = [total, *strong]
@@ -418,13 +448,17 @@ class OwnTable:
                 )
             strong = sorted(strong, key=self._is_constant)
             looser = self._first_made(looser) if not strong else looser
-            strong, looser = self._closed_first(strong), self._closed_first(looser)
+            strong = [*self._closed([name for _, name in found]), *strong]
         elif role == "value" and self.format is None and self.argument == "conversions":
             looser = [name for name in looser if name not in self.totals.taxes] or looser
             rivals = strong if total is None else []
             rivals = rivals or ([] if weak or strong else looser)
             if len(rivals) > 1:
-                self.check_equal(role, rivals)
+                whole = self._repeated_total(rivals[:2])
+                if whole is None:
+                    self.check_equal(role, rivals)
+                else:
+                    strong = [whole, *strong]
         return list(dict.fromkeys([*strong, *looser, *weak, *named]))
 
     def _total(self, named: Sequence[str], *, is_named: bool) -> str | None:
@@ -443,6 +477,40 @@ class OwnTable:
         )
         is_within = bool(named) and named[0] in self.totals.parts[best[0]]
         return best[0] if not named or is_within or is_likely else None
+
+    def _repeated_total(self, amounts: Sequence[str]) -> str | None:
+        """Return which of two amounts is the total of an order that its lines repeat and add up to."""
+        adds_up = "max({0}) = min({0}) AND abs(max({0}) - fsum({1})) < 0.011"
+        sums = f"SELECT bool_and({adds_up}) OVER () AND max(count(*)) OVER () > 1"
+        sums += " FROM {2} WHERE {3} IS NOT NULL GROUP BY {3} LIMIT 1"
+        for identity in map(self.source.word, self.common("conversion")[:1]):
+            with suppress(errors.InvalidRequest):
+                numbers = [self._number("value", name, is_count=False) for name in amounts]
+                for name, (total, line) in zip(amounts, permutations(numbers), strict=True):
+                    query = sums.format(total, line, self.source.relation, identity)
+                    if self.connection.execute(query).fetchall()[:1] == [(True,)]:
+                        return name
+        return None
+
+    def _rises(self, column: str) -> bool:
+        """Return whether numbers are seconds since 1970 that rise, or fall, from row to row."""
+        roles = ("user", "conversion", "value", "quantity")
+        if not self.profile[column].holds("long") or any(evidence.weight(role, column) > 0 for role in roles):
+            return False
+        number = f"TRY_CAST({self.source.word(column)} AS BIGINT)"
+        steps = (
+            f"SELECT {number} AS second, second - lag(second) OVER (ORDER BY {sources.quoted(sources.ROW)}) "
+            f"AS step FROM {self.source.relation}"
+        )
+        rises = (
+            f"min(second) > {_FIRST_SECOND} AND max(second) < epoch(now()) + {_YEAR} "
+            f"AND (min(step) >= 0 OR max(step) <= 0) "
+            f"AND count(DISTINCT step) >= {_LEAST_ROWS} - 1 AND max(second) - min(second) > {_DAY}"
+        )
+        ((found,),) = self.connection.execute(f"SELECT coalesce({rises}, false) FROM ({steps})").fetchall()
+        if found:
+            self.say(f"{column} rises from row to row: seconds since 1970")
+        return bool(found)
 
     def _is_constant(self, column: str) -> bool:
         """Return whether all rows have one value, such as the instant of an export."""
@@ -483,13 +551,11 @@ class OwnTable:
         first.sort(key=lambda name: name in days)
         return [*first[:1], *(name for name in columns if name != first[0])]
 
-    def _closed_first(self, columns: Sequence[str]) -> list[str]:
-        """Return columns of instants, of deals the one of their end first."""
+    def _closed(self, columns: Sequence[str]) -> list[str]:
+        """Return the columns of instants of the end of deals, if the rows are deals."""
         closed = [name for name in columns if evidence.weight("closed", name) > 0]
         has_choice = self.argument == "conversions" and self.format is None and len(columns) > 1 and closed
-        if not has_choice or not rows.Rows(self.connection, self.source, ()).has_deals():
-            return list(columns)
-        return sorted(columns, key=lambda name: name not in closed)
+        return closed if has_choice and rows.Rows(self.connection, self.source, ()).has_deals() else []
 
     def instant_of_changes(self) -> str:
         """Return SQL of the instant if its column has those of changes; empty if not."""
@@ -747,17 +813,25 @@ class OwnTable:
         """
         used = self.used()
         zones = [name for name in self.with_names(COMMON_NAMES["zone"]) if name not in used]
-        if self.format is not None or not any(map(self.is_filled, zones)):
+        columns = names_of(self.columns["date"])
+        is_local = [name for name in columns if _LOCAL_TIME.search(name)]
+        has_zones = any(map(self.is_filled, zones))
+        if self.format is not None or not (has_zones or is_local):
             return
-        given = self.columns["date"]
-        columns = names_of(given)
-        word, at = self.source.word(zones[0]), self._select["date"]
-        if self._has_offsets(columns) or self._are_days(at):
+        at = self._select["date"]
+        if self._has_offsets(columns) or self._are_days(at) or any(map(self.place_of, columns)):
             return
+        if not has_zones:
+            errors.warn(
+                f"{self.argument}: {is_local[0]!r} of {self.name} has local times of an unknown place. They "
+                "are read as UTC. Name the place with reading=Reading(timezone='Europe/Paris')"
+            )
+            return
+        word = self.source.word(zones[0])
         whens = [
-            f"WHEN {sources.literal(zone)} THEN {written_values.in_zone(zone, at)}"
-            for zone in self.scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)")
-            if written_values.in_zone(zone, at)
+            f"WHEN {sources.literal(name)} THEN {written_values.in_zone(place, at)}"
+            for name in self.scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)")
+            if (place := self._place(zones[0], name, written_values.zones_of(name)))
         ]
         known = f"CASE {word} {' '.join(whens)} END" if whens else "NULL"
         order = self.source.columns
@@ -820,7 +894,11 @@ class OwnTable:
         others = [*CLICK_IDS, *(name for names in LEVEL_NAMES.values() for name in names)]
         if page is not None and referrer is None and not tagged and not self.with_names(others):
             # Pages alone tell nothing of where visits come from; words beside them may.
-            may_tell = any(_may_be_campaign(each) for each in self.profile.values() if each.name != page)
+            may_tell = any(
+                _may_be_campaign(each) or evidence.names_level("campaign", each.name)
+                for each in self.profile.values()
+                if each.name != page
+            )
             page = None if may_tell and self.rows_of_kind(evidence.WORDS["view"]) is None else page
         is_of_visits = page is not None and folded(page) in _OF_VISITS and bool(self.common("part_of_node"))
         return None if page is None or is_of_visits else (page, referrer)
@@ -1046,16 +1124,13 @@ class OwnTable:
 
     def moment(self, column: str) -> str:
         """Return SQL for a column as an instant; the default offset is UTC, the default time midnight."""
-        typed = self.source.instant(column)
-        if self.source.types[column] in {"DATE", "BOOLEAN"} or self.source.types[column].startswith(
-            "TIMESTAMP"
-        ):
-            return (
-                f"coalesce({typed}, CAST({sources.quoted(column)} AS TIMESTAMP))"
-                if "DATE" in self.source.types[column]
-                else typed
-            )
-        return self._read_as(column).sql
+        kind = self.source.types[column]
+        if not (kind in {"DATE", "BOOLEAN"} or kind.startswith("TIMESTAMP")):
+            return self._read_as(column).sql
+        at = self.source.instant(column)
+        at = f"coalesce({at}, CAST({sources.quoted(column)} AS TIMESTAMP))" if kind == "DATE" else at
+        place = self.place_of(column) if re.fullmatch(r"TIMESTAMP(_\w+)?", kind) else ""
+        return written_values.in_zone(place, at) if place.strip("+0:") and not self._are_days(at) else at
 
     def _read_as(self, column: str) -> written_values.Instants:
         """Return how a column is read as instants."""
@@ -1072,15 +1147,76 @@ class OwnTable:
             if len(orders) == 1:
                 other = self._instants_of(column, orders == {"dmy"})
                 read = read if self._is_left_over(column, other.sql) else other
-            zone = _ZONE_IN_NAME.search(column)
-            hours = written_values.hours_of(zone[1]) if zone else None
-            shift = f" - INTERVAL ({hours}) HOUR" if hours else ""
-            self._instants[column] = replace(read, sql=self._stored(f"{read.sql}{shift}", "TIMESTAMP"))
+            stored = replace(read, sql=self._stored(read.sql, "TIMESTAMP"))
+            place = self.place_of(column) if read.is_written else ""
+            if place.strip("+0:") and not self._are_days(stored.sql):
+                # Times with an offset of their own keep it.
+                own = f"regexp_matches(lower({self.source.word(column)}), {sources.literal(_OFFSET)})"
+                local = written_values.in_zone(place, stored.sql)
+                sql = f"CASE WHEN {own} THEN {stored.sql} ELSE {local} END"
+                self.connection.execute(f"UPDATE {self.source.relation} SET {stored.sql} = {sql}")
+                stored = replace(stored, said=f"{read.said}, {place}".removeprefix(", "))
+            self._instants[column] = stored
         return self._instants[column]
 
+    def place_of(self, column: str) -> str:
+        """Return the offset or zone of the times in a column: what the user says, else what its name does."""
+        if column not in self._places:
+            found = _ZONE_IN_NAME.search(column)
+            name = "" if found is None else next(filter(None, found.groups()))
+            zones = map(written_values.zones_of, (name, re.split("[, ]", name)[0]))
+            self._places[column] = self._timezone or self._place(column, name, next(filter(None, zones), []))
+        return self._places[column]
+
+    def _place(self, column: str, name: str, zones: Sequence[written_values.Zone]) -> str:
+        """Return the one of the zones of a name that something in the table speaks for; empty if none."""
+        found = [zone for zone in zones if zone.place == self._timezone or zone.evidence & self._evidence]
+        found = found or [zone for zone in zones if zone.holds]
+        if len(zones) > 1:
+            either = " or ".join(f"timezone={zone.place!r}" for zone in zones)
+            self._shared[column] = f"{name} is the time of several places; pass {either}"
+        if len(found) == 1 < len(zones):
+            shown = ", ".join(sorted(found[0].evidence & self._evidence))
+            self._shared[column] = f"{name} is {found[0].place}" + (f", as {shown} shows" if shown else "")
+        return found[0].place if len(found) == 1 else ""
+
+    @cached_property
+    def _evidence(self) -> frozenset[str]:
+        """The country, the currencies and the codes of telephones that all values of their column tell."""
+        found: set[str | None] = set()
+        for each in self.profile.values():
+            values = {value for value in each.values if value}
+            found |= {*evidence.currencies_in(each.name)}
+            if each.holds("currency") or each.name in self.with_names(COMMON_NAMES["country"]):
+                found |= {value.upper() for value in values}
+            if each.name in self._money:
+                found |= {
+                    written_values.code_beside(re.sub(r"[\d\s.,'’()+-]", "", value)) for value in values
+                }
+            if each.holds("phone") and all(value.startswith("+") for value in values):
+                found |= {
+                    next(iter(start))[1:]
+                    for size in (2, 3, 4)
+                    if len(start := {value[:size] for value in values}) == 1
+                }
+        return frozenset(filter(None, found))
+
     def _instants_of(self, column: str, dayfirst: bool | None) -> written_values.Instants:
-        word = self.source.word(column)
-        return written_values.instants(self.connection, self.source.relation, word, dayfirst=dayfirst)
+        names = {
+            found[1]
+            for value in self.profile[column].values
+            if value and (found := _ZONE_OF_TIME.search(value))
+        }
+        places = {
+            name.lower(): self._place(column, name, written_values.zones_of(name)) for name in sorted(names)
+        }
+        return written_values.instants(
+            self.connection,
+            self.source.relation,
+            self.source.word(column),
+            dayfirst=dayfirst,
+            zones={name: place for name, place in places.items() if place},
+        )
 
     def _is_left_over(self, column: str, sql: str) -> bool:
         """Return whether a value is not read as an instant by SQL."""
@@ -1107,11 +1243,8 @@ class OwnTable:
         parted = rf"regexp_replace({twelve}, '^(\d{{1,2}})(\d\d)(\d\d)$', '\1:\2:\3')"
         padded = rf"regexp_replace({parted}, '^(\d):', '0\1:')"
         instant = written_values.moment(f"'{_MIDNIGHT} ' || {padded}")
-        zone = _ZONE_IN_NAME.search(column)
-        shift = (written_values.hours_of(zone[1]) if zone else None) or 0
         return (
-            rf"CASE WHEN regexp_matches({padded}, '^\d\d:\d\d') THEN {instant} - TIMESTAMP '{_MIDNIGHT}' "
-            f"- INTERVAL ({shift}) HOUR END"
+            rf"CASE WHEN regexp_matches({padded}, '^\d\d:\d\d') THEN {instant} - TIMESTAMP '{_MIDNIGHT}' END"
         )
 
     def flag(self, column: str) -> str:
@@ -1510,6 +1643,13 @@ class OwnTable:
         """Select the instants: those of a column, or of one with days and one with times of day."""
         day, *clocks = columns
         at = self.moment(day)
+        for column in columns:
+            if said := self._shared.get(column):
+                if "; pass " in said:
+                    raise errors.InvalidRequest(
+                        f"{self.argument}: {column} of {self.name}: {said}", field="timezone"
+                    )
+                self.say(f"{column}: {said}")
         said = self._instants[day].advice if day in self._instants else "''"
         form = f"coalesce(nullif({said}, ''), {sources.literal(_AS_TEXT)})"
         self._reject(f"{at} IS NULL", day, "is not a date", form)
@@ -1518,7 +1658,9 @@ class OwnTable:
         for column in clocks:
             since_midnight, word = self._clock(column), self.source.word(column)
             self._reject(f"{word} IS NOT NULL AND {since_midnight} IS NULL", column, "is not a time of day")
-            self._select["date"] = f"{at} + coalesce({since_midnight}, INTERVAL 0 SECOND)"
+            at = f"{at} + coalesce({since_midnight}, INTERVAL 0 SECOND)"
+            place = self.place_of(day) or self.place_of(column)
+            self._select["date"] = written_values.in_zone(place, at) if place else at
 
     def say_other_dates(self) -> None:
         """Say which of several columns of instants has those of the conversions."""

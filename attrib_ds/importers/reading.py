@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrib_ds.errors import InvalidRequest, check_choice, closest
 from attrib_ds.importers.columns import OPTIONS, Named, folded
+from attrib_ds.records.written_values import zones_of
 
 File: TypeAlias = Literal["touchpoints", "conversions", "spend", "paths"]
 #: Files of which a reading may say how each is written.
@@ -26,7 +27,7 @@ _ACCOUNTS: Final = ("account", "accountid", "company", "companyid", "organisatio
 #: Arguments of readings in messages.
 _ARGUMENT: Final = re.compile(
     r"(?<!\()\b(columns=\{[^}]*\}|(?<!with )dayfirst=(?:True|False)"
-    r"|(?:aggregate|ignore_case|order_sources)=(?:True|False)|(?:decimal|encoding|(?:\w+_)?sheet)='[^']*')"
+    r"|(?:aggregate|ignore_case|order_sources)=(?:True|False)|(?:decimal|encoding|timezone|(?:\w+_)?sheet)='[^']*')"
 )
 
 
@@ -42,6 +43,10 @@ _WAYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "dayfirst": (lambda value: isinstance(value, bool), "True, False or None"),
     "decimal": (lambda value: value in (".", ","), "'.' or ','"),
     "encoding": (lambda value: isinstance(value, str), "name of an encoding"),
+    "timezone": (
+        lambda value: isinstance(value, str) and len(zones_of(value)) == 1,
+        "an offset or a place, such as '+05:30' or 'Europe/Paris'",
+    ),
 }
 
 
@@ -57,6 +62,8 @@ class Formats:
         Decimal mark of numbers in text.
     encoding : str, optional
         Encoding of delimited text that is not UTF-8.
+    timezone : str, optional
+        Zone of times without an offset.
     sheet : str, optional
         Sheet of a workbook; by default the first.
     """
@@ -64,6 +71,7 @@ class Formats:
     dayfirst: bool | None = None
     decimal: str | None = None
     encoding: str | None = None
+    timezone: str | None = None
     sheet: str | None = None
 
 
@@ -100,6 +108,11 @@ class Reading:
         Encoding of files of text that are neither UTF-8 nor UTF-16, such as ``"cp1252"`` of Windows, for all
         files or by file. By default the encoding that gives real words; ``"utf-8"`` rejects the rows that
         cannot be read.
+    timezone : str or mapping of str to str, optional
+        Offset or zone of times without one, such as ``"+05:30"`` or ``"Europe/Paris"``, for all files or by
+        file. By default the zone that the name of their column or the words behind them tell, else UTC.
+        Names that several places share, such as IST, are refused if neither currencies, countries nor phone
+        numbers in the file show which place it is.
     sheet, conversion_sheet, spend_sheet : str, optional
         Sheets of the touchpoints, of the conversions and of the spend in XLSX files; by default the first.
     aggregate : bool, default False
@@ -134,6 +147,7 @@ class Reading:
     dayfirst: bool | Mapping[str, bool] | None = None
     decimal: str | Mapping[str, str] | None = None
     encoding: str | Mapping[str, str] | None = None
+    timezone: str | Mapping[str, str] | None = None
     sheet: str | None = None
     conversion_sheet: str | None = None
     spend_sheet: str | None = None
@@ -182,7 +196,7 @@ class Reading:
         """Return how one of the files is written."""
         ways: dict[str, Any] = {
             name: given.get(file) if isinstance(given := getattr(self, name), Mapping) else given
-            for name in ("dayfirst", "decimal", "encoding")
+            for name in _WAYS
         }
         return Formats(**ways, sheet=getattr(self, _SHEETS[file]))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import numpy as np
@@ -29,22 +29,50 @@ _MONTH_OF: Final = {
     )
     for name in names.split()
 }
-#: Hours by names of time zones that stand for one.
-_ZONES: Final = {
-    "z": 0, "utc": 0, "gmt": 0, "wet": 0, "west": 1, "cet": 1, "cest": 2, "mez": 1, "mesz": 2, "eet": 2,
-    "eest": 3, "msk": 3, "jst": 9, "kst": 9, "est": -5, "edt": -4, "cdt": -5, "mst": -7, "mdt": -6,
-    "pst": -8, "pdt": -7,
-}  # fmt: skip
-#: Zones by the first word of their names, such as Eastern Time (US & Canada).
-_ZONES_OF_AMERICA: Final = {
-    "Eastern": "America/New_York", "Central": "America/Chicago", "Mountain": "America/Denver",
-    "Pacific": "America/Los_Angeles",
-}  # fmt: skip
-_OFFSET: Final = r"((?:UTC|GMT)?[+-]\d{1,2}:?\d{0,2}|[A-Z]{3,4}|[Zz])?"
+
+
+class Zone(NamedTuple):
+    """A time zone that a name may stand for.
+
+    Attributes
+    ----------
+    place : str
+        Its offset, such as +05:30, or its name, such as Europe/Paris.
+    holds : bool
+        Whether the name stands for it if nothing speaks for another one.
+    evidence : frozenset of str
+        Country, currencies and codes of telephones that speak for it.
+    """
+
+    place: str
+    holds: bool = True
+    evidence: frozenset[str] = frozenset()
+
+
+def _known_zones() -> dict[str, list[Zone]]:
+    found: dict[str, list[Zone]] = {}
+    for line in Path(__file__).with_name("zones.tsv").read_text(encoding="utf-8").splitlines()[2:]:
+        names, place, *marks = line.split("\t")
+        zone = Zone(place.lstrip("*"), not any(marks) or "*" in place, frozenset(" ".join(marks).split()))
+        for name in names.split():
+            found.setdefault(name, []).append(zone)
+    return found
+
+
+#: Time zones by their names.
+_ZONES: Final = _known_zones()
+#: Pattern of these names, in lower case.
+ZONES: Final = "|".join(name for name in _ZONES if name.isalpha())
+_OFFSET: Final = (
+    r"(?:[(\[]?((?:UTC|GMT)?\s?[+-]\d{1,2}:?\d{0,2}|[A-Z][a-z]+/[A-Za-z_/-]+|[A-Z]{2,5}|[Zz])[)\]]?"
+    r"\s*(?:[(\[].*[)\]])?)?"
+)
+_TIME: Final = (
+    r"(\d{1,2})[:.hH時点點시]\s?(\d{2})?(?:[:.m分분]\s?(\d{2})(?:[.,](\d+))?[s秒초]?)?[分분]?(?:\s?Uhr)?\s*"
+)
 _CLOCK: Final = (
-    r"(?:\s?[гр]\.,?)?(?:[\s,T:]*(?:(?:at|um|à|a "
-    r"las|alle|klo?\.?|om)\s+)?(\d{1,2})[:.hH](\d{2})?(?:[:.m](\d{2})(?:[.,](\d+))?s?)?"
-    rf"(?:\s?Uhr)?\s*(?:([AaPpπμµΠΜ])\.?\s?[MmμµΜ]\.?)?\s*{_OFFSET})?\s*(?:\(.*\))?$"
+    r"(?:\s?[гр]\.,?|\s?\([^()\d]{1,9}\))?(?:[\s,T:]*(?:(?:at|um|à|a las|alle|klo?\.?|om)\s+)?"
+    rf"{_TIME}(?:([AaPpπμµΠΜ])\.?\s?[MmμµΜ]\.?)?\s*{_OFFSET})?\s*$"
 )
 _DAY_NAME: Final = r"^(?:\pL+\.?,?\s+)?"
 _ORDINAL: Final = r"(?:st|nd|rd|th|er|º|ª|\.)?,?"
@@ -63,6 +91,10 @@ _WAYS: Final = (
     ),
     ("dwyhisfpo", rf"^(\d{{1,2}})-?(\pL{{3}})-?(\d{{2}}){_CLOCK}"),
     ("wdyhisfpo", rf"{_DAY_NAME}(\pL{{3,}})\.?[\s-]+(\d{{1,2}}){_ORDINAL}[\s-]*(\d{{4}}){_CLOCK}"),
+    (
+        "ymdphisfo",
+        rf"^(\d{{4}})[-/.년年]\s?(\d{{1,2}})[-/.월月]\s?(\d{{1,2}})[.일日]?\s*(오전|오후|午前|午後|上午|下午)\s?{_TIME}{_OFFSET}\s*$",
+    ),
     ("wdhisoy", r"^\pL{3} (\pL{3}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2}) ([A-Z]{3,4}) (\d{4})$"),
 )
 #: Dates in which the order of day, month and year is not clear.
@@ -74,7 +106,7 @@ _COUNTS: Final = (
     ("round({} * 1e3)", 946_684_800_000, 4_102_444_800_000),
     ("round({})", 946_684_800_000_000, 4_102_444_800_000_000),
     ("{} // 1000", 946_684_800_000_000_000, 4_102_444_800_000_000_000),
-    ("round(({} - 25569) * 86400000) * 1000", 36_526, 73_050),
+    ("round(({} - 25569) * 86400) * 1000000", 36_526, 73_050),
 )
 #: Words for these numbers.
 _SAID_OF_COUNTS: Final = (
@@ -104,12 +136,15 @@ class Instants:
         How most of the texts are written, and what shows it.
     order : {"dmy", "mdy"} or None
         Order of day, month and year in dates such as 03/04/2025.
+    is_written : bool
+        Whether some texts are dates, and not only counts since 1970.
     """
 
     sql: str
     advice: str
     said: str = ""
     order: str | None = None
+    is_written: bool = True
 
 
 def instants(
@@ -119,6 +154,7 @@ def instants(
     *,
     dayfirst: bool | None,
     counts: bool = True,
+    zones: Mapping[str, str] | None = None,
 ) -> Instants:
     """Return how the texts of a column are read; one that reads one way only decides for all.
 
@@ -133,6 +169,8 @@ def instants(
     counts : bool, default True
         Whether numbers may stand for instants: days of Excel, or seconds, milliseconds, microseconds or
         nanoseconds since 1970.
+    zones : mapping of str to str, optional
+        Places of names of zones that several places share, such as ``{"ist": "Asia/Kolkata"}``.
     """
     tally: Counter[int] = Counter()
     filled, read = f"FROM {relation} WHERE {word} IS NOT NULL", None
@@ -146,7 +184,7 @@ def instants(
         if read is not None and {*found} <= {*tally}:
             return read
         tally += found
-        read = _reading(connection, relation, word, tally, dayfirst=dayfirst, counts=counts)
+        read = _reading(connection, relation, word, tally, dayfirst, counts, zones or {})
         if len(texts) < _SAMPLE:
             return read
 
@@ -165,21 +203,22 @@ def _reading(
     relation: str,
     word: str,
     tally: Mapping[int, int],
-    *,
     dayfirst: bool | None,
     counts: bool,
+    zones: Mapping[str, str],
 ) -> Instants:
     """Return how a column is read in which some ways of writing were found."""
     values = f"(SELECT {word} AS word FROM {relation} WHERE {word} IS NOT NULL)"
     ways = [each for number, each in enumerate(_WAYS) if number in tally]
     is_named = any("w" in parts for parts, _ in ways)
     names = _month_names(connection, values) if is_named else "NULL"
+    places = _places(tuple(zones.items()))
     read = [instant(word) if _INSTANT in tally else "CAST(NULL AS TIMESTAMP)"]
-    read += [_assembled(word, pattern, parts, names) for parts, pattern in ways]
+    read += [_assembled(word, pattern, parts, names, places) for parts, pattern in ways]
     order, advice, said = None, "''", _said_of(tally)
     if len(_WAYS) + 1 in tally:
         order, advice, said = _order(connection, values, word, dayfirst)
-        read += [] if order is None else [_assembled(word, _LOCAL, f"{order}hisfpo", names)]
+        read += [] if order is None else [_assembled(word, _LOCAL, f"{order}hisfpo", names, places)]
     units = {unit: tally[len(_PATTERNS) + unit] for unit in range(len(_COUNTS))}
     if counts and any(units.values()):
         unit = max(units, key=units.__getitem__)
@@ -190,7 +229,9 @@ def _reading(
         micros = f"CASE WHEN {exact} BETWEEN {first} AND {last} THEN CAST({sql.format(exact)} AS BIGINT) END"
         read.append(f"make_timestamp({micros})")
         said = said or _SAID_OF_COUNTS[unit]
-    return Instants(f"coalesce({', '.join(read)})", advice, said, order)
+    return Instants(
+        f"coalesce({', '.join(read)})", advice, said, order, any(number <= len(_WAYS) for number in tally)
+    )
 
 
 def _said_of(tally: Mapping[int, int]) -> str:
@@ -209,17 +250,26 @@ def moment(word: str) -> str:
     return f"coalesce({instant(word)}, {_assembled(word, pattern, parts, 'NULL')})"
 
 
-def hours_of(zone: str) -> int | None:
-    """Return the offset of a name of a time zone that stands for one."""
-    return _ZONES.get(zone.lower())
+@cache
+def zones_of(name: str) -> list[Zone]:
+    """Return the time zones that a name may stand for.
+
+    Examples
+    --------
+    >>> [[zone.place for zone in zones_of(name)] for name in ("UTC+5:30", "BST", "Eastern Time (US)")]
+    [['+05:30'], ['+01:00', 'Asia/Dhaka'], ['America/New_York']]
+    """
+    if offset := re.fullmatch(r"(?:UTC|GMT)?\s?([+−-])(\d\d?)(?::?(\d\d))?", name, re.IGNORECASE):
+        return [Zone(f"{offset[1].replace('−', '-')}{int(offset[2]):02d}:{offset[3] or '00'}")]
+    short = re.sub(r"\s|[(,].*|\bus\b.*", "", name.lower())
+    return _ZONES.get(short) or ([Zone(name)] if name in _zone_names() else [])
 
 
-def in_zone(zone: str, at: str) -> str:
-    """Return SQL of the instant of a time in a zone, such as CET or Europe/Paris; empty if unknown."""
-    zone = _ZONES_OF_AMERICA.get(zone.partition(" ")[0], zone) if " Time" in zone else zone
-    if (hours := hours_of(zone)) is not None:
-        return f"{at} - INTERVAL ({hours}) HOUR"
-    return f"make_timestamp(epoch_us(timezone({literal(zone)}, {at})))" if zone in _zone_names() else ""
+def in_zone(place: str, at: str) -> str:
+    """Return SQL of the instant of a time at an offset or in a zone, such as +05:30 or Europe/Paris."""
+    if offset := re.fullmatch(r"([+-])(\d\d):(\d\d)", place):
+        return f"({at}) - to_minutes({offset[1]}{60 * int(offset[2]) + int(offset[3])})"
+    return f"make_timestamp(epoch_us(timezone({literal(place)}, {at})))"
 
 
 @cache
@@ -237,21 +287,31 @@ def _month_names(connection: duckdb.DuckDBPyConnection, values: str) -> str:
     return f"CASE lower(part.w) {whens} END" if months else "NULL"
 
 
-def _assembled(word: str, pattern: str, parts: str, month_names: str) -> str:
+@cache
+def _places(chosen: tuple[tuple[str, str], ...]) -> str:
+    """Return SQL of what a name of a zone, ``part.o``, is at the end of a text that DuckDB reads."""
+    known = {name: zone.place for name, zones in _ZONES.items() for zone in zones if zone.holds} | dict(
+        chosen
+    )
+    names, places = (
+        ", ".join(map(literal, each))
+        for each in (known, [at if ":" in at else f" {at}" for at in known.values()])
+    )
+    return f"[{places}][list_position([{names}], lower(part.o))]"
+
+
+def _assembled(word: str, pattern: str, parts: str, month_names: str, zones: str = "") -> str:
     """Return SQL of the instant whose parts a pattern finds in text."""
     hour = "part.h"
     if "p" in parts:
-        half = (
-            "TRY_CAST(part.h AS INTEGER) % 12 + CASE WHEN lower(part.p) IN ('p', 'μ', 'µ') THEN 12 ELSE 0 END"
-        )
+        is_late = "lower(part.p) IN ('p', 'μ', 'µ', '오후', '午後', '下午')"
+        half = f"TRY_CAST(part.h AS INTEGER) % 12 + CASE WHEN {is_late} THEN 12 ELSE 0 END"
         is_half = "TRY_CAST(part.h AS INTEGER) BETWEEN 1 AND 12"
         hour = f"CASE WHEN part.p = '' THEN part.h WHEN {is_half} THEN CAST({half} AS VARCHAR) END"
-    zones = " ".join(f"WHEN '{name}' THEN '{hours:+03d}:00'" for name, hours in _ZONES.items())
-    digits = r"regexp_replace(regexp_replace(part.o, '^[A-Z]+', ''), '^([+-])(\d):?$', '\10\2')"
-    offset = rf"regexp_replace({digits}, '^([+-]\d\d):?(\d\d)?$', '\1:') || CASE WHEN "
-    offset += r"regexp_matches(part.o, '\d\d:?\d\d$') THEN right(part.o, 2) ELSE '00' END"
-    zone = f"CASE WHEN part.o = '' THEN '+00:00' WHEN regexp_matches(part.o, '[+-]') THEN {offset} "
-    zone += f"ELSE CASE lower(part.o) {zones} END END"
+    digits = r"regexp_replace(regexp_replace(part.o, '^[A-Z]+ ?', ''), '^([+-])(\d)(:?\d\d|:?)$', '\10\2\3')"
+    offset = rf"rpad(regexp_replace({digits}, '^([+-]\d\d):?(\d\d)?$', '\1:\2'), 6, '0')"
+    zone = f"CASE WHEN part.o = '' THEN '+00:00' WHEN regexp_matches(part.o, '[+-]\\d') THEN {offset} "
+    zone += f"WHEN contains(part.o, '/') THEN ' ' || part.o ELSE {zones or _places(())} END"
     year = "CASE WHEN length(part.y) = 2 THEN '20' || part.y ELSE part.y END"
     month = month_names if "w" in parts else "part.m"
     two = "lpad(coalesce(nullif({}, ''), '00'), 2, '0')".format
@@ -266,10 +326,8 @@ def _assembled(word: str, pattern: str, parts: str, month_names: str) -> str:
     names = ", ".join(f"'{part}'" for part in parts)
     found = f"regexp_extract({word}, {literal(pattern)}, [{names}])"
     moment = f"make_timestamp(epoch_us(TRY_CAST({text} AS TIMESTAMPTZ)))"
-    return (
-        f"CASE WHEN regexp_matches({word}, {literal(pattern)}) THEN "
-        f"list_transform([{found}], lambda part: {moment})[1] END"
-    )
+    # Parts are blank where the pattern does not fit.
+    return f"list_transform([{found}], lambda part: CASE WHEN part.y <> '' THEN {moment} END)[1]"
 
 
 def _order(
@@ -469,14 +527,13 @@ def decimal_mark(
         if decimal not in MARKS:
             raise InvalidRequest.value("decimal", decimal, "'.' or ','")
         return decimal, None
-    number = _joined(word)
+    shown = (
+        f"min(cell) FILTER (regexp_matches(number, '{pattern}'))"
+        for pattern in (_HAS_COMMA, _HAS_POINT, _THOUSANDS, _HAS_EITHER, _HAS_ZERO, _IS_WHOLE)
+    )
+    numbers = f"(SELECT cell, {_joined('cell')} AS number FROM (SELECT {word} AS cell FROM {relation}))"
     comma, point, separated, either, rounded, whole = connection.execute(
-        "SELECT "
-        + ", ".join(
-            f"min({word}) FILTER (regexp_matches({number}, '{pattern}'))"
-            for pattern in (_HAS_COMMA, _HAS_POINT, _THOUSANDS, _HAS_EITHER, _HAS_ZERO, _IS_WHOLE)
-        )
-        + f" FROM {relation}"
+        f"SELECT {', '.join(shown)} FROM {numbers}"
     ).fetchall()[0]
     if comma is not None and point is not None:
         raise InvalidRequest(
@@ -503,7 +560,8 @@ _MARKS: Final = (
     {code.lower(): code for code in CURRENCIES}
     | {sign.lower(): code for sign, code in SIGNS.items()}
     | {
-        "$": None, "¥": None, "￥": None, "kr": None, "us$": "USD", "$us": "USD", "ca$": "CAD", "c$": "CAD",
+        "$": None, "rs": None, "₨": None, "¥": None, "￥": None, "kr": None, "us$": "USD", "$us": "USD",
+        "ca$": "CAD", "c$": "CAD",
         "au$": "AUD", "a$": "AUD", "nz$": "NZD", "hk$": "HKD", "r$": "BRL", "mx$": "MXN", "円": "JPY",
         "元": "CNY", "rmb": "CNY", "₽": "RUB", "руб": "RUB", "ft": "HUF", "lei": "RON", "tl": "TRY",
         "sfr": "CHF", "fr": "CHF", "₩": "KRW", "원": "KRW", "грн": "UAH", "rp": "IDR", "rm": "MYR",
@@ -515,8 +573,18 @@ WHOLE: Final = frozenset([
     "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV",
     "XAF", "XOF", "XPF",
 ])  # fmt: skip
+#: Currencies whose amounts are written without the smaller unit.
+_LARGE: Final = WHOLE | {"COP", "HUF", "IDR", "IRR", "KHR", "LAK", "LBP", "MMK", "UZS"}
 _IS_AMOUNT: Final = re.compile(
     r"[^\W\d_]{0,3}[^\w\s+]{0,2}\s?[-−–]?\s?\d[\d., \u00a0\u2009\u202f'’]*\)?-?\s?[^\d\s]{0,4}"
+)
+_MINUS: Final = "trim(replace(replace(cell, '−', '-'), '–', '-'))"
+_BEHIND: Final = r"^(?:\((.*)\)|(.*?)\s*-|-\s*(.*))$"
+#: SQL of a number whose minus stands before it, of one in brackets or with it behind.
+_SIGNED: Final = (
+    f"CASE WHEN regexp_matches({_MINUS}, '{_BEHIND}') THEN list_transform([regexp_extract({_MINUS}, "
+    f"'{_BEHIND}', ['a', 'b', 'c'])], lambda part: '-' || trim(part.a || part.b || part.c))[1] "
+    f"ELSE ltrim({_MINUS}, '+ ') END"
 )
 #: Numbers that can be read in one way only.
 _PLAIN: Final = r"-?\d+(\.\d{1,2})?"
@@ -592,12 +660,15 @@ def amounts(
         and connection.execute(f"SELECT bool_and({is_plain}) FROM {relation}").fetchall()[0][0]
     ):
         return Amounts(f"TRY_CAST({word} AS DOUBLE)", None)
-    mark = f"nullif(rtrim(lower(regexp_replace({word}, {literal(_NO_MARK)}, '', 'g')), '.'), '')"
-    is_worth = f"regexp_matches({word}, '[1-9]')"
-    marks, bare, example = connection.execute(
-        f"SELECT list(DISTINCT {mark}) FILTER ({mark} IS NOT NULL), min({word}) FILTER ({mark} IS "
-        f"NULL AND {is_worth}), "
-        f"min({word}) FILTER ({mark} IS NOT NULL) FROM {relation}"
+    mark = f"nullif(rtrim(lower(regexp_replace(cell, {literal(_NO_MARK)}, '', 'g')), '.'), '')"
+    number = f"regexp_replace(cell, {literal(f'[^{_NUMERIC}]+[.]?')}, '', 'g')"
+    cells = f"(SELECT {word} AS cell FROM {relation})"
+    cells = f"(SELECT cell, {mark} AS mark, trim({number}) AS number FROM {cells})"
+    marks, bare, example, are_signed, has_decimals = connection.execute(
+        "SELECT list(DISTINCT mark) FILTER (mark IS NOT NULL), min(cell) FILTER (mark IS NULL AND "
+        "regexp_matches(cell, '[1-9]')), min(cell) FILTER (mark IS NOT NULL), "
+        r"bool_or(regexp_matches(number, '[(−–]|-\s*$|^[+-]\s')), "
+        rf"bool_or(regexp_matches(number, '[.,]\d\d?$')) FROM {cells}"
     ).fetchall()[0]
     known = {each: _MARKS[each] for each in sorted(marks or []) if each in _MARKS}
     codes = sorted({code or each for each, code in known.items()})
@@ -616,21 +687,23 @@ def amounts(
             f"if all are in {codes[0]}, pass currency={codes[0]!r}",
             field=field,
         )
-    currency = None
+    currency, number_of = None, "cell"
     if known:
-        listed = ", ".join(map(literal, known))
-        number = f"regexp_replace({word}, {literal(f'[^{_NUMERIC}]+[.]?')}, '', 'g')"
         whens = " ".join(f"WHEN {literal(each)} THEN {literal(code)}" for each, code in known.items() if code)
-        currency = f"CASE {mark} {whens} END" if whens else None
+        currency = _of_cell(word, f"CASE {mark} {whens} END") if whens else None
         if len(codes) == 1 and whens:
             currency = literal(codes[0])
-        word_of_number = f"CASE WHEN {mark} IN ({listed}) THEN trim({number}) ELSE {word} END"
-    else:
-        word_of_number = word
-    signed = _signed(connection, relation, word_of_number)
+        number_of = (
+            f"CASE WHEN {mark} IN ({', '.join(map(literal, known))}) THEN trim({number}) ELSE cell END"
+        )
+    signed = _of_cell(word, _of_cell(number_of, _SIGNED) if are_signed else number_of)
     units = {*known.values()} or {*currencies}
-    if decimal is None and units and units <= WHOLE and not _has_decimals(connection, relation, signed):
-        return Amounts(f"TRY_CAST(regexp_replace({_joined(signed)}, '[.,]', '', 'g') AS DOUBLE)", currency)
+    are_large = units <= _LARGE or (known and {*known} <= {"¥", "￥"})
+    if decimal is None and units and are_large and not has_decimals:
+        return Amounts(
+            _of_cell(signed, f"TRY_CAST(regexp_replace({_joined('cell')}, '[.,]', '', 'g') AS DOUBLE)"),
+            currency,
+        )
     written, proof = decimal_mark(
         connection,
         relation,
@@ -641,18 +714,26 @@ def amounts(
         is_count=is_count,
         otherwise=otherwise,
     )
-    sql = f"TRY_CAST({plain(signed, written)} AS DOUBLE)"
+    sql = _of_cell(signed, f"TRY_CAST({plain('cell', written)} AS DOUBLE)")
     return Amounts(sql, currency, None if proof is None else written, proof)
 
 
 def numbers(
     connection: duckdb.DuckDBPyConnection, texts: Sequence[str | None], mark: str
-) -> tuple[np.ndarray, str | None]:
-    """Return amounts as numbers, NaN of other texts, and the decimal mark that they show, if any.
+) -> tuple[np.ndarray, str | None, bool]:
+    """Return amounts as numbers, NaN of other texts; their decimal mark, if they show it; whether it is open.
 
-    Those that show none are read with a given one.
+    Those in which it is open are read with a given one.
     """
+    if all(text is None or re.fullmatch(_PLAIN, text) for text in texts):
+        has_points = any(text is not None and "." in text for text in texts)
+        return (
+            np.array([np.nan if text is None else float(text) for text in texts]),
+            "." if has_points else None,
+            False,
+        )
     connection.register("texts", pa.table({"word": pa.array(texts, pa.string())}))
+    asked: dict[str, str] = {}
     try:
         read = amounts(
             connection,
@@ -662,36 +743,19 @@ def numbers(
             place="",
             field="",
             currencies=CURRENCIES,
-            otherwise=lambda: mark,
+            otherwise=lambda: asked.setdefault("mark", mark),
         )
     except InvalidRequest:
-        return np.full(len(texts), np.nan), None
+        return np.full(len(texts), np.nan), None, False
     found = connection.execute(f"SELECT CAST({read.sql} AS DOUBLE) AS number FROM texts").fetchnumpy()
     number = np.ma.filled(found["number"], np.nan)
     has_points = any(text is not None and re.fullmatch(r"-?\d+\.\d\d?", text) for text in texts)
-    return number, "." if has_points else read.mark
+    return number, "." if has_points else read.mark, bool(asked)
 
 
-def _has_decimals(connection: duckdb.DuckDBPyConnection, relation: str, word: str) -> bool:
-    """Return whether a number has one or two digits behind its last mark."""
-    shown = rf"coalesce(bool_or(regexp_matches({word}, '[.,]\d\d?$')), false)"
-    return bool(connection.execute(f"SELECT {shown} FROM {relation}").fetchall()[0][0])
-
-
-def _signed(connection: duckdb.DuckDBPyConnection, relation: str, word: str) -> str:
-    """Return SQL for numbers whose minus stands before them, if any is in brackets or has it behind."""
-    is_other = f"regexp_matches({word}, '[(−–]|-\\s*$|^[+-]\\s')"
-    ((found,),) = connection.execute(f"SELECT bool_or({is_other}) FROM {relation}").fetchall()
-    if not found:
-        return word
-    plain_minus = f"trim(replace(replace({word}, '−', '-'), '–', '-'))"
-    pattern = r"^(?:\((.*)\)|(.*?)\s*-|-\s*(.*))$"
-    part = f"regexp_extract({plain_minus}, '{pattern}', ['a', 'b', 'c'])"
-    below = f"list_transform([{part}], lambda part: '-' || trim(part.a || part.b || part.c))[1]"
-    return (
-        f"CASE WHEN regexp_matches({plain_minus}, '{pattern}') THEN {below} ELSE "
-        f"ltrim({plain_minus}, '+ ') END"
-    )
+def _of_cell(word: str, sql: str) -> str:
+    """Return SQL of a ``cell`` with a longer one in its place, which DuckDB reads and computes once."""
+    return word if sql == "cell" else f"list_transform([{word}], lambda cell: {sql})[1]"
 
 
 def plain(word: str, mark: str) -> str:

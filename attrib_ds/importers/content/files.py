@@ -420,6 +420,14 @@ def _is_common(character: str, encoding: str, last: int) -> bool:
 # -- rows and columns without data
 
 
+#: Digits of other scripts, with the marks of decimals and thousands of Arabic, and those of ASCII.
+_DIGITS: Final = (
+    "".join(chr(zero + digit) for zero in (0x660, 0x6F0, 0x966, 0xE50, 0xFF10) for digit in range(10)) + "٫٬"
+)
+_ASCII: Final = "0123456789" * 5 + ".,"
+_FOREIGN, _LETTER = re.compile(f"[{_DIGITS}]"), re.compile(r"[^\W\d_]")
+
+
 def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str]) -> Source:
     """Return a table without repeated headers, totals and notes below, which are said."""
     texts = [name for name, kind in source.types.items() if kind == "VARCHAR"]
@@ -433,6 +441,18 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
     last = connection.execute(
         f"SELECT {quoted(ROW)}, {words} FROM {source.relation} WHERE {quoted(ROW)} >= {source.rows - 5}"
     ).fetchall()
+    foreign = [
+        name
+        for name, cells in zip(source.columns, [*zip(*last, strict=True)][1:], strict=False)
+        if name in texts
+        and any(cell and _FOREIGN.search(cell) and not _LETTER.search(cell) for cell in cells)
+    ]
+    if foreign:
+        replaced = ", ".join(
+            f"translate({quoted(name)}, {literal(_DIGITS)}, {literal(_ASCII)}) AS {quoted(name)}"
+            for name in foreign
+        )
+        source = sources.selected(connection, source, f"SELECT * REPLACE ({replaced}) FROM {source.relation}")
     totals = [row for row, *cells in last if _is_total(cells)]
     ((headers,),) = connection.execute(f"SELECT count(*) FROM {source.relation} WHERE {is_header}").fetchall()
     if 0 < headers + len(totals) < source.rows:

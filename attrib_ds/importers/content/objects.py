@@ -285,9 +285,24 @@ def _object_of(element: ElementTree.Element) -> Any:
 
 def unwrapped(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
     """Return a table without the wrappers of typed values, and with the members of objects in its cells."""
-    for column in [name for name, kind in source.types.items() if kind == "VARCHAR"]:
-        if _has_objects(connection, source, column):
-            source = sources.with_members(connection, source, column)
+    texts = [name for name, kind in source.types.items() if kind == "VARCHAR"]
+    are_objects = (
+        "bool_and(CASE WHEN {0}[1] = '{{' THEN json_valid({0}) ELSE false END) FILTER ({0} <> '')".format
+    )
+    sample = f"(FROM {source.relation} WHERE {{}} LIMIT {_SAMPLE})".format
+    listed = ", ".join(map(are_objects, map(quoted, texts))) or "count(*)"
+    found = connection.execute(f"SELECT {listed} FROM {sample('true')}").fetchall()[0]
+    for column, has_objects in zip(texts, found, strict=False):
+        if has_objects is None and source.rows > _SAMPLE:
+            # Its first values stand further below.
+            name = quoted(column)
+            where = f"{name} <> ''"
+            (has_objects,) = connection.execute(
+                f"SELECT {are_objects(name)} FROM {sample(where)}"
+            ).fetchall()[0]
+        if not has_objects:
+            continue
+        source = sources.with_members(connection, source, column)
     for column in [name for name in source.columns if evidence.weight("refund", name) > 0]:
         source = _with_sums(connection, source, column)
     parts: dict[str, list[str]] = {}
@@ -353,14 +368,3 @@ def _given_back(value: Any) -> float | None:
             digits = value.get("fractionDigits", 2)
             return amount / 10**digits if "centAmount" in value else amount
     return None
-
-
-def _has_objects(connection: duckdb.DuckDBPyConnection, source: Source, column: str) -> bool:
-    """Return whether the first values of a column are objects of JSON."""
-    name = quoted(column)
-    sample = f"SELECT {name} AS cell FROM {source.relation} WHERE {name} <> '' LIMIT {_SAMPLE}"
-    is_object = "CASE WHEN cell[1] = '{' THEN json_valid(cell) ELSE false END"
-    ((found,),) = connection.execute(
-        f"SELECT coalesce(bool_and({is_object}), false) FROM ({sample})"
-    ).fetchall()
-    return bool(found)

@@ -16,8 +16,12 @@ from attrib_ds.records import written_values
 from attrib_ds.records.sources import COMPUTED, Source, literal, quoted
 
 _STATES: Final = Path(__file__).with_name("states.tsv").read_text(encoding="utf-8").splitlines()[2:]
+_STAGES: Final = Path(__file__).with_name("stages.tsv").read_text(encoding="utf-8").splitlines()[2:]
+_ENDS: Final = {"won": "ended", "lost": "ended"}
 #: Different words of a column of statuses, at most; those of one that no name tells.
 _MOST_WORDS, _MOST_UNNAMED, _MOST_SAID = 200, 12, 10
+#: Rows whose words are read at once.
+_FEW_ROWS: Final = 1_000
 YES: Final = evidence.WORDS["yes"]
 NO: Final = (*evidence.WORDS["no"], "")
 #: What turns a state into its opposite: a word before it, or a syllable that it begins with.
@@ -27,6 +31,12 @@ _NOT: Final = re.compile(
 )
 #: Words around a state in the name of a column of yes and no.
 _AROUND: Final = frozenset(["is", "ist", "est", "esta", "order", "payment", "заказ"])
+#: Names, joined, of states of countries, and of other parts of addresses.
+_REGION: Final = re.compile("(shipping|billing|customer)?(state|estado|stato|etat|stan)")
+_REGION_CODE: Final = re.compile("[A-Z]{2}")
+_ADDRESS: Final = re.compile(
+    "city|zip|postal|address|country|plz|cidade|ciudad|ville|citta|pais|paese|miasto|kod"
+)
 #: Statuses without words.
 _STATUS_CODE: Final = re.compile(r"\d{1,4}|[A-Z]\d?")
 #: Column with the first instant of a record.
@@ -67,6 +77,13 @@ class Counted:
 
 
 @cache
+def _stages() -> dict[str, str]:
+    """Return the classes of whole statuses."""
+    rows = (line.split("\t") for line in _STAGES)
+    return {" ".join(evidence.words_of(word)): name for name, words in rows for word in words.split("|")}
+
+
+@cache
 def _patterns(of: str) -> list[tuple[str, re.Pattern[str]]]:
     rows = (line.split("\t") for line in _STATES)
     return [(name, re.compile(words)) for each, name, words in rows if each == of]
@@ -86,6 +103,10 @@ def class_of(of: str, word: str) -> str | None:
     ['sale', 'refund', 'fee']
     """
     folded = " ".join(evidence.words_of(word))
+    # Codes of regions are like short words.
+    name = None if _REGION_CODE.fullmatch(word) else _stages().get(folded)
+    if name and of in {"status", "outcome"}:
+        return {"won": "done", "lost": "undone"}.get(name, name) if of == "status" else _ENDS.get(name)
     opposite = _opposite(folded) if of == "status" else None
     return opposite or next((name for name, pattern in _patterns(of) if pattern.search(folded)), None)
 
@@ -139,6 +160,16 @@ class Rows:
 
     def words(self, column: str) -> list[str] | None:
         """Return the different words of a column, None if they are too many."""
+        if self.source.rows <= _FEW_ROWS and not self._words:
+            words = ", ".join(map(self.source.word, self.source.columns))
+            rows = self.connection.execute(f"SELECT {words} FROM {self.source.relation}").fetchall()
+            sets = [{*cells} - {None} for cells in zip(*rows, strict=True)] or [set()] * len(
+                self.source.columns
+            )
+            self._words = {
+                name: sorted(found) if len(found) <= _MOST_WORDS else None
+                for name, found in zip(self.source.columns, sets, strict=True)
+            }
         if column not in self._words:
             rows = self.connection.execute(
                 f"SELECT DISTINCT {self.source.word(column)} FROM {self.source.relation} LIMIT "
@@ -233,7 +264,7 @@ class Rows:
             for each in words[:_MOST_SAID]:
                 counted.others.append(f"{self._number(column, each):,} {each} counted")
         for column in [name for name in self.named("status") if name not in counted.columns]:
-            self._by_codes(counted, column, own)
+            self._by_unknown(counted, column, own)
         no_reason = [*NO, "-", "none", "n/a", *(each for each, keep in kept_words.items() if keep)]
         for column in [name for name in self.named("reason") if name not in counted.columns]:
             # A reason tells that its row ended, unless every row has one.
@@ -261,33 +292,40 @@ class Rows:
         found = [(column, each, keep) for column, each, _, keep in self._statuses() if column not in kinds]
         known = {column for column, *_ in found} | kinds
         for column in [name for name in self.named("status") if name not in known]:
-            found += [(column, each, True) for each in self._codes(column)]
+            found += [(column, each, True) for each in self._unknown(column)]
         return {each: (self._number(column, each), keep) for column, each, keep in found}
 
     def _number(self, column: str, word: str) -> int:
         return int(self.scalar(f"count(*) FILTER ({self.source.word(column)} = {literal(word)})"))
 
-    def _codes(self, column: str) -> list[str]:
-        """Return the codes of a column of statuses; none if it has anything else."""
-        codes = self.words(column) or []
-        are_codes = 1 < len(codes) <= _MOST_UNNAMED and all(map(_STATUS_CODE.fullmatch, codes))
-        return codes if are_codes else []
+    def _unknown(self, column: str) -> list[str]:
+        """Return the values of a column of statuses that says nothing; none of regions of addresses."""
+        words = self.words(column) or []
+        are_codes = all(map(_STATUS_CODE.fullmatch, words))
+        names = ["".join(evidence.words_of(name)) for name in self.source.columns]
+        is_region = _REGION.fullmatch("".join(evidence.words_of(column))) and (
+            any(map(_ADDRESS.search, names)) or all(map(_REGION_CODE.fullmatch, words))
+        )
+        is_region = is_region or any(map(written_values.looks_like_instant, words))
+        return words if are_codes < len(words) <= _MOST_UNNAMED and not is_region else []
 
-    def _by_codes(self, counted: Counted, column: str, own: Mapping[str, bool]) -> None:
-        """Leave out the rows with the codes that the caller names; warn of codes that nobody explains."""
-        codes, word = self._codes(column), self.source.word(column)
-        if not codes:
-            return
-        counted.columns.add(column)
-        for each in codes:
+    def _by_unknown(self, counted: Counted, column: str, own: Mapping[str, bool]) -> None:
+        """Leave out the rows with the statuses that the caller names; warn of those that nobody explains."""
+        statuses, word = self._unknown(column), self.source.word(column)
+        for each in statuses:
             if not own.get(each, True):
                 self._leave_out(counted, each, f"{word} = {literal(each)}")
-        if not {*codes} & {*own}:
-            counts = ", ".join(f"{each} in {self._number(column, each):,}" for each in codes)
-            warn(
-                f"the codes in {column!r} do not say which rows are paid, and all count: {counts} rows. "
-                f"Leave out those that do not count, as with statuses={{{codes[0]!r}: False}}"
-            )
+        if statuses and not {*statuses} & {*own}:
+            counts = ", ".join(f"{each} in {self._number(column, each):,}" for each in statuses)
+            said = f"in {column!r} do not say which rows are paid, and all count: {counts} rows"
+            if counted.columns & {*self.named("status")}:
+                counted.others.append(f"the statuses {said}")
+            else:
+                warn(
+                    f"the statuses {said}. Leave out those that do not count, as with "
+                    f"statuses={{{statuses[0]!r}: False}}"
+                )
+        counted.columns |= {column} if statuses else set()
 
     def by_kind(self, counted: Counted, *, has_values: bool) -> None:
         """Tell sales, authorizations, refunds and voids apart, and leave out fees, offers and steps before.
