@@ -94,6 +94,13 @@ class TestLines:
         assert values == {"8": 10.5}
         assert "2 rows of 1 conversion; the amount of each counts once" in journeys.notes[0]
 
+    def test_lines_of_one_status_with_ids_of_their_own_are_no_states(self, read):
+        tickets = ("7,ann@x.example,2025-09-03,T1,10.50,paid", "7,ann@x.example,2025-09-03,T2,10.50,paid")
+        text = table("order_id,email,date,ticket,amount,status", *tickets)
+        with pytest.raises(InvalidRequest, match="aggregate the rows of a conversion"):
+            read(text)
+        assert read(text, reading=at.Reading(aggregate=True))[0] == {"7": 21.0}
+
     @pytest.mark.parametrize(
         "rows",
         [
@@ -464,3 +471,18 @@ def test_a_sheet_of_notes_is_not_taken(tmp_path):
             frame.to_excel(writer, sheet_name=name, index=False)
     journeys = at.read_journeys(tmp_path / "crm.xlsx", tmp_path / "crm.xlsx")
     assert last_touches(journeys) == {"Fair": 24.0}
+
+
+def test_a_column_of_event_times_is_no_kind_of_row(read):
+    values, journeys = read(
+        table("order_id,email,event_time,amount", "7,ann@x.example,2025-09-03 08:15:00,10.50")
+        + "\n8,bob@x.example,2025-09-14 09:00:00,20"
+    )
+    assert values == {"7": 10.5, "8": 20.0}
+    assert "counted" not in " ".join(journeys.notes)
+
+
+def test_an_abbreviated_channel_is_the_node(read):
+    visits = "visitor,seen_at,chan\nann@x.example,2025-08-20,seo\nann@x.example,2025-08-21,sea\n"
+    _, journeys = read(table("order_id,email,date,amount", "7,ann@x.example,2025-09-03,10.50"), visits)
+    assert last_touches(journeys) == {"sea": 10.5}

@@ -24,6 +24,7 @@ NOBODY = [
     "(blank)", "#REF!", "#NUM!", "NaT", "'null'", '"undefined"', '""', "\u00a0", "\u200bnull", "\t(not set)\t", "--", "?",
     "k.A.", "{{user_id}}", "${user_id}", "%user_id%", "%%USER_ID%%", "%7B%7Buser.id%7D%7D", "GA1.2.undefined", "'fb.1.undefined'",
     "undefined-undefined", "null_null", "undefined@undefined", "{user_id}", "[USER_ID]", "<%= user.id %>", "\u2060",
+    "<test lead: dummy data for email>",
 ]  # fmt: skip
 SOMEBODY = [
     "nancy", "{ann}", "[ann-1]", "{u_1}", "nullable", "0", "00", "0" * 15, "f" * 15, "ff", "undefined1", "ann@valid.example", "ann@invalid.example",

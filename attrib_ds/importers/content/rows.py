@@ -344,7 +344,10 @@ class Rows:
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
         for column in [name for name in self.named("kind") if name not in counted.columns]:
             words = self.words(column) or []
-            if 1 < len(words) <= _MOST_UNNAMED and not all(class_of("status", each) for each in words):
+            is_told = all(class_of("status", each) for each in words) or any(
+                map(written_values.looks_like_instant, words)
+            )
+            if 1 < len(words) <= _MOST_UNNAMED and not is_told:
                 counted.columns.add(column)
                 counted.others += [f"each {column} counted: {', '.join(words)}"]
 
@@ -377,6 +380,7 @@ class Rows:
         }
         if not apart or counted.kind:
             return None
+        state = f"hash({', '.join(self.source.text(name) for name in sorted(apart))})"
         # Ids of the rows of a log tell nothing of the record.
         apart |= {
             name
@@ -397,8 +401,9 @@ class Rows:
         groups = (
             f"SELECT {key} AS id, {record} AS record, count(*) AS n, count(DISTINCT {whole}) AS states, "
             f"count(DISTINCT {ranks}) AS ranks, count(DISTINCT {of_change}) AS changes, "
+            f"count(DISTINCT {state}) AS said, "
             f"bool_or({ranks} IS NULL) AS unranked FROM {relation} WHERE {key} IS NOT NULL GROUP BY ALL "
-            "HAVING n > 1 AND states = n"
+            "HAVING n > 1 AND states = n AND said > 1"
         )
         unclear = self.connection.execute(
             f"SELECT min(id) FILTER (changes < n AND (ranks < n OR unranked)), count(*) FROM ({groups})"
