@@ -41,8 +41,8 @@ _HASHES: Final = sorted(
 #: What programs write for one part of an id, and the version of a cookie before it, as in GA1.2.undefined.
 _PART: Final = "(undefined|null|nan|none)"
 _PARTS: Final = rf"([a-z]{{2,3}}[.]?[0-9]([.][0-9])*[.]undefined|{_PART})([-._:|@]{_PART})*"
-#: Names of variables that a template did not fill in, such as {{user_id}}, [USER_ID] or %user_id%, and words in
-#: the place of data, such as <test lead: dummy data>.
+#: Names of variables that a template did not fill in, such as {{user_id}}, [USER_ID] or %user_id%, and
+#: words in the place of data, such as <test lead: dummy data>.
 _TEMPLATE: Final = (
     r"([{]{2}|[#$%][{]|(%7b){2})[^{}]*(}|%7d)+|%{1,2}[a-z_.: -]+%{1,2}|[{\[][a-z]+([_.][a-z]+)+[}\]]|<%.*%>"
     r"|<[^<>@]* [^<>@]*>"
