@@ -345,7 +345,10 @@ def once_each(table: own_table.OwnTable, events: pa.Table) -> tuple[pa.Table, bo
     )
     value = table.columns["value"]
     have_totals = prices_differ or (products_differ and amounts > 2 and 2 * amounts > several)
-    are_totals, are_lines = alike == several and have_totals, products_differ and 2 * alike < several
+    # Rows with ids of their own are lines as soon as the amounts of one conversion differ.
+    have_ids = any(each.name in products and each.distinct == each.rows for each in others)
+    are_lines = products_differ and (alike < several if have_ids else 2 * alike < several)
+    are_totals = alike == several and have_totals
     if not several or are_apart or not (are_copies or are_totals or are_lines):
         return events, False
     conversions = display.counted(pc.count_distinct(events["conversion"]).as_py(), "conversions")

@@ -94,6 +94,14 @@ class TestLines:
         assert values == {"8": 10.5}
         assert "2 rows of 1 conversion; the amount of each counts once" in journeys.notes[0]
 
+    def test_lines_with_ids_of_their_own_need_one_order_whose_amounts_differ(self, read):
+        header = "order_id,email,date,ticket,amount"
+        alike = ("7,ann@x.example,2025-09-03,T1,35", "7,ann@x.example,2025-09-03,T2,35")
+        other = ("8,bob@x.example,2025-09-14,T3,35", "8,bob@x.example,2025-09-14,T4,22.50")
+        assert read(table(header, *alike, *other))[0] == {"7": 70.0, "8": 57.5}
+        with pytest.raises(InvalidRequest, match="aggregate the rows of a conversion"):
+            read(table(header, *alike))
+
     def test_lines_of_one_status_with_ids_of_their_own_are_no_states(self, read):
         tickets = ("7,ann@x.example,2025-09-03,T1,10.50,paid", "7,ann@x.example,2025-09-03,T2,10.50,paid")
         text = table("order_id,email,date,ticket,amount,status", *tickets)
@@ -486,3 +494,20 @@ def test_an_abbreviated_channel_is_the_node(read):
     visits = "visitor,seen_at,chan\nann@x.example,2025-08-20,seo\nann@x.example,2025-08-21,sea\n"
     _, journeys = read(table("order_id,email,date,amount", "7,ann@x.example,2025-09-03,10.50"), visits)
     assert last_touches(journeys) == {"sea": 10.5}
+
+
+def test_a_word_for_undone_rows_in_a_column_of_unknown_words_is_said(read):
+    rows = [f"{order},{word},5.50" for order, word in zip(ORDERS, ("Zorg", "Blip", "storniert"), strict=True)]
+    values, journeys = read(table("order_id,email,date,wert2,amount", *rows))
+    assert len(values) == 3
+    assert "wert2 storniert counted" in journeys.notes[0]
+
+
+def test_an_arabic_shop(read):
+    text = table(
+        "رقم الطلب,تاريخ الطلب,البريد الإلكتروني,تكلفة الشحن,إجمالي الطلب,العملة,حالة الطلب",
+        "7,2025-09-03 08:15:00,ann@x.example,25.00,373.75,SAR,تم التنفيذ",
+        "8,2025-09-04 09:00:00,bob@x.example,25.00,230.00,SAR,ملغي",
+        "9,2025-09-07 20:10:00,ann@x.example,0.00,1150.00,SAR,قيد التنفيذ",
+    )
+    assert read(text)[0] == {"7": 373.75, "9": 1150.0}

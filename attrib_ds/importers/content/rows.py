@@ -265,6 +265,11 @@ class Rows:
                 counted.others.append(f"{self._number(column, each):,} {each} counted")
         for column in [name for name in self.named("status") if name not in counted.columns]:
             self._by_unknown(counted, column, own)
+        for column in [name for name in self.columns if name not in counted.columns]:
+            words = self.words(column) or []
+            doubted = [each for each in words if class_of("status", each) == "undone"]
+            if doubted and len(words) <= _MOST_UNNAMED and evidence.weight("reason", column) <= 0:
+                counted.others.append(f"{column} {', '.join(doubted)} counted")
         no_reason = [*NO, "-", "none", "n/a", *(each for each, keep in kept_words.items() if keep)]
         for column in [name for name in self.named("reason") if name not in counted.columns]:
             # A reason tells that its row ended, unless every row has one.
