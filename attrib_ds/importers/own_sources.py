@@ -164,7 +164,7 @@ def alone(
         columns = table.source.columns
         has_orders = not any(each.fits(columns) for each in known_formats() if each.holds == "touchpoints")
     else:
-        ids = [table.profile[name] for role in ("conversion", "value") for name in table.common(role)]
+        ids = [table.profile[name] for role in ("conversion", "value") for name in table.common(role)[:1]]
         has_orders = any(each.filled > _HALF * each.rows for each in ids) and not table.common("flag")
         has_orders = has_orders and not {"flag", "touch"} & {*reading.columns}
         has_orders = has_orders and not _has_views(table, reading)

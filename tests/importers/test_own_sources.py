@@ -161,3 +161,18 @@ def test_touchpoints_with_flags_or_pages_are_no_orders(more):
     journeys = at.read_journeys(orders(**more), currency="EUR")
     assert "own_source" not in journeys.columns["conversions"]
     assert "touchpoints" in journeys.columns
+
+
+def test_events_with_properties_are_visits_and_purchases(tmp_path):
+    path = tmp_path / "events.csv"
+    path.write_text(
+        "event_id,event_type,event_time,user_id,event_properties\n"
+        '1,Visit Started,2025-09-01 08:15:22.120000,q-1,"{""utm_source"": ""google"", ""utm_medium"": ""cpc""}"\n'
+        '2,Visit Started,2025-09-01 12:00:00.000000,q-2,"{""utm_source"": ""post"", ""utm_medium"": ""email""}"\n'
+        '3,Visit Started,2025-09-02 09:30:00.500000,q-2,"{""utm_source"": ""google"", ""utm_medium"": ""cpc""}"\n'
+        '4,Purchase,2025-09-03 10:00:00.000000,q-2,"{""order_id"": ""O-7"", ""revenue"": 49.9, ""currency"": ""EUR""}"\n',
+        encoding="utf-8",
+    )
+    journeys = at.read_journeys(path)
+    assert len(journeys.interactions) == 3
+    assert last(journeys.paths()) == {"google/cpc": 49.9}

@@ -69,7 +69,7 @@ def test_refunds_above_the_value_are_named():
     """60 less 40 and 50 is -30; 100 less 100 is 0, which is no excess."""
     refunds = pd.DataFrame({"event_id": ["first", "second", "second"], "date": days("02-10", "02-11", "02-12"),
                             "value": [-100.0, -40.0, -50.0]})  # fmt: skip
-    with pytest.warns(errors.InputWarning, match="1 conversion with refunds .* 'second' leave -30.00 of 60"):
+    with pytest.warns(errors.InputWarning, match="1 conversion with refunds .* 'second' has -30.00 of 60"):
         paths_of(adjustments=refunds)
 
 
