@@ -49,3 +49,21 @@ def test_duckdb_draws_no_bar_where_python_is_interactive():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
     )
     assert said.stdout == "[False, False, False]\n"
+
+
+@pytest.mark.slow
+def test_a_result_that_waits_on_the_users_own_connection_stays():
+    program = (
+        "import duckdb, pandas as pd, attrib_ds as at\n"
+        "rules = pd.DataFrame({'channel': ['Search'], 'source': ['goo.*']})\n"
+        "duckdb.execute('SELECT 42')\n"
+        "clicks = pd.DataFrame({'user': ['u'], 'source': ['google'], 'medium': ['cpc'],\n"
+        "                       'time (Europe/Paris)': ['2025-09-01 10:00']})\n"
+        "orders = pd.DataFrame({'order_id': [7], 'user': ['u'], 'date': ['2025-09-02 10:00'], 'total': [5.0]})\n"
+        "at.read_journeys(clicks, orders, channels=rules, currency='EUR')\n"
+        "print(duckdb.fetchall())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.endswith("[(42,)]\n"), done.stderr

@@ -274,7 +274,8 @@ def in_zone(place: str, at: str) -> str:
 
 @cache
 def _zone_names() -> frozenset[str]:
-    return frozenset(name for (name,) in duckdb.sql("SELECT name FROM pg_timezone_names()").fetchall())
+    rows = scratch.connect().execute("SELECT name FROM pg_timezone_names()").fetchall()
+    return frozenset(name for (name,) in rows)
 
 
 def _month_names(connection: duckdb.DuckDBPyConnection, values: str) -> str:

@@ -16,6 +16,7 @@ import ibis.expr.types as ir
 import pandas as pd
 from publicsuffixlist import PublicSuffixList
 
+from attrib_ds import scratch
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
@@ -401,7 +402,7 @@ def _check_pattern(pattern: object, name: str, row: int) -> None:
     try:
         # Python's rules are not those of the engines; a pattern has to be one for both.
         re.compile(str(pattern))
-        duckdb.execute("SELECT regexp_matches('', ?)", [_whole(str(pattern))])
+        scratch.connect().execute("SELECT regexp_matches('', ?)", [_whole(str(pattern))])
     except (re.error, duckdb.Error) as error:
         raise InvalidRequest(
             f"rules: {pattern!r}, {name} in row {row}, is not a regular expression: {error}"
