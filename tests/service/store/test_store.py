@@ -422,9 +422,18 @@ def test_scratch_tables_are_seen_by_write_jobs_and_are_gone_afterwards(store):
 
 def test_closing_drains_the_queue_and_can_be_repeated(path):
     store = Store.open(path, "shop")
-    with ThreadPoolExecutor(8) as pool:
+    started, may_end = threading.Event(), threading.Event()
+
+    def hold(connection):
+        started.set()
+        may_end.wait(10)
+
+    with ThreadPoolExecutor(9) as pool:
+        pool.submit(store.write, hold)
+        started.wait(10)
         running = [pool.submit(add, store, f"{i:02}") for i in range(40)]
         wait_until_queued(store, 1)
+        may_end.set()
         store.close()
         store.close()
     refusals = {future.exception() for future in running} - {None}
