@@ -436,13 +436,14 @@ class ColumnChoice(Control):
         """Show the columns found in a file, its first rows and what it is."""
         file, roles = self._files[name], list(_ROLES[name])
         self._problem.value = self.previews[name].value = ""
-        opened: Found | None = None
+        opened, sheets = None, Reading()
         found: dict[str, list[str]] = {}
         if file.value is not None:
             shown = file.value[0] if isinstance(file.value, list) else file.value
             try:
                 searched = [role.removeprefix("conversion_") for role in roles]
-                opened = find_columns(shown, name, searched, self._sheets())
+                sheets = self._sheets()
+                opened = find_columns(shown, name, searched, sheets)
             except Exception as error:  # noqa: BLE001  (shown in the form)
                 self._problem.value = elements.alert(self.explain(elements.error_message(error)))
             else:
@@ -455,7 +456,7 @@ class ColumnChoice(Control):
         self._offer(name, {role: found.get(role, []) for role in roles}, opened.columns if opened else ())
         if name == "conversions":
             self.on_conversions(opened)
-            if self._sheets().sheet is not None:
+            if sheets.sheet is not None:
                 self._find("touchpoints")
 
     def _sheets(self) -> Reading:

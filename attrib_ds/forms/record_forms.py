@@ -320,8 +320,7 @@ def create_campaign(project: Project) -> Form:
     words = {"name": ("Name", "As it appears in tables and plots.")}
     step = Step(campaign_calls.create_campaign, "campaign_id", custom_controls=_vendor(project), words=words)
     waits = "Nothing is created before you press Create."
-    show = lambda identifier, _: [elements.html(elements.status(f"Created the campaign {identifier}"))]  # noqa: E731
-    return Form("campaign", [step], project, show, waits=waits)
+    return Form("campaign", [step], project, _show_created, waits=waits)
 
 
 @takes_project
@@ -399,6 +398,10 @@ def _show_file(file: Path, _form: Any) -> Sequence[Any]:
     written = f"Wrote {file} ({file.stat().st_size:,} bytes)"
     download = Download(file.name, "application/octet-stream", file.read_bytes)
     return [elements.html(elements.status(written)), Downloads({file.name: download})]
+
+
+def _show_created(identifier: str, _form: Any) -> Sequence[Any]:
+    return [elements.html(elements.status(f"Created the campaign {identifier}"))]
 
 
 def _show_sent(sent: Any, form: Form, *, caption: str) -> Sequence[Any]:

@@ -261,10 +261,8 @@ class Journeys:
         tree = self.nodes.rename(columns={"_id": "node_id", "parentId": "parent_id"})
         tree = tree[["node_id", "name", "type", "parent_id"]]
         # Reading files of one's own has told of doubts.
-        is_checked, dates = (
-            self.reading is not None,
-            (self._date_of("touchpoints"), self._date_of("conversions")),
-        )
+        is_checked = self.reading is not None
+        dates = self._date_of("touchpoints"), self._date_of("conversions")
         paths = replace(paths, nodes=tree, groups=self.groups, is_checked=is_checked, date_columns=dates)
         if self.spend is not None:
             ids = self.spend["node_id"]

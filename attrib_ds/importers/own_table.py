@@ -218,8 +218,8 @@ class OwnTable:
             self.say(", ".join(said))
 
     def say(self, said: str) -> None:
-        """Add to what is said of the table."""
-        if said not in self.note:
+        """Add to what is said of the table, once."""
+        if said not in self.note.removeprefix(f"{self.name}: ").split("; "):
             self.note = f"{self.note}; {said}" if self.note else f"{self.name}: {said}"
 
     def _read_sheet(self, sheet: str) -> pd.DataFrame:

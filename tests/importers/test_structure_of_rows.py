@@ -6,8 +6,11 @@ import pandas as pd
 import pytest
 
 import attrib_ds as at
+from attrib_ds import scratch
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.content.rows import class_of
+from attrib_ds.importers.own_table import OwnTable
+from attrib_ds.importers.reading import Reading
 
 pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 
@@ -511,3 +514,12 @@ def test_an_arabic_shop(read):
         "9,2025-09-07 20:10:00,ann@x.example,0.00,1150.00,SAR,قيد التنفيذ",
     )
     assert read(text)[0] == {"7": 373.75, "9": 1150.0}
+
+
+def test_what_is_said_of_a_table_may_be_part_of_what_was_said_before():
+    table = OwnTable(
+        scratch.open_database(), pd.DataFrame({"id": [7]}), "conversions", Reading().formats("conversions")
+    )
+    for said in ("12 refunds subtracted", "2 refunds subtracted", "2 refunds subtracted"):
+        table.say(said)
+    assert table.note == f"{table.name}: 12 refunds subtracted; 2 refunds subtracted"

@@ -179,6 +179,12 @@ class Rows:
             self._words[column] = found if len(found) <= _MOST_WORDS else None
         return self._words[column]
 
+    def few_words(self, column: str) -> list[str]:
+        """Return the different words of a column; none if they are many, or instants."""
+        words = self.words(column) or []
+        are_few = len(words) <= _MOST_UNNAMED and not any(map(written_values.looks_like_instant, words))
+        return words if are_few else []
+
     def named(self, role: str) -> list[str]:
         """Return the columns whose names speak for a role."""
         return [name for name in self.columns if evidence.weight(role, name) > 0]
@@ -266,9 +272,8 @@ class Rows:
         for column in [name for name in self.named("status") if name not in counted.columns]:
             self._by_unknown(counted, column, own)
         for column in [name for name in self.columns if name not in counted.columns]:
-            words = self.words(column) or []
-            doubted = [each for each in words if class_of("status", each) == "undone"]
-            if doubted and len(words) <= _MOST_UNNAMED and evidence.weight("reason", column) <= 0:
+            doubted = [each for each in self.few_words(column) if class_of("status", each) == "undone"]
+            if doubted and evidence.weight("reason", column) <= 0:
                 counted.others.append(f"{column} {', '.join(doubted)} counted")
         no_reason = [*NO, "-", "none", "n/a", *(each for each, keep in kept_words.items() if keep)]
         for column in [name for name in self.named("reason") if name not in counted.columns]:
@@ -305,14 +310,13 @@ class Rows:
 
     def _unknown(self, column: str) -> list[str]:
         """Return the values of a column of statuses that says nothing; none of regions of addresses."""
-        words = self.words(column) or []
+        words = self.few_words(column)
         are_codes = all(map(_STATUS_CODE.fullmatch, words))
         names = ["".join(evidence.words_of(name)) for name in self.source.columns]
         is_region = _REGION.fullmatch("".join(evidence.words_of(column))) and (
             any(map(_ADDRESS.search, names)) or all(map(_REGION_CODE.fullmatch, words))
         )
-        is_region = is_region or any(map(written_values.looks_like_instant, words))
-        return words if are_codes < len(words) <= _MOST_UNNAMED and not is_region else []
+        return [] if is_region or (are_codes and len(words) == 1) else words
 
     def _by_unknown(self, counted: Counted, column: str, own: Mapping[str, bool]) -> None:
         """Leave out the rows with the statuses that the caller names; warn of those that nobody explains."""
@@ -348,11 +352,8 @@ class Rows:
                 if name in {"fee", "offer", "step"} or (name != "sale" and not has_values):
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
         for column in [name for name in self.named("kind") if name not in counted.columns]:
-            words = self.words(column) or []
-            is_told = all(class_of("status", each) for each in words) or any(
-                map(written_values.looks_like_instant, words)
-            )
-            if 1 < len(words) <= _MOST_UNNAMED and not is_told:
+            words = self.few_words(column)
+            if len(words) > 1 and not all(class_of("status", each) for each in words):
                 counted.columns.add(column)
                 counted.others += [f"each {column} counted: {', '.join(words)}"]
 

@@ -23,7 +23,7 @@ from attrib_ds.service.store.store import Store
 
 #: Types of values that identify a person, or may do so in free text.
 _PERSONAL: Final = frozenset({"email", "phone", "location", "message"})
-#: Types of values that are no text, such as an address or a date of birth.
+#: Types whose values are not text, such as an address or a date of birth.
 _PLAIN: Final = frozenset({"number", "currency", "boolean"})
 _ANONYMISED: Final = {"raw": None, "current": None, "anonymized": True}
 
