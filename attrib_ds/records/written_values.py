@@ -67,11 +67,11 @@ _OFFSET: Final = (
     r"(?:[(\[]?((?:UTC|GMT)?\s?[+-]\d{1,2}:?\d{0,2}|[A-Z][a-z]+/[A-Za-z_/-]+|[A-Z]{2,5}|[Zz])[)\]]?"
     r"\s*(?:[(\[].*[)\]])?)?"
 )
-_TIME: Final = (
-    r"(\d{1,2})[:.hH時点點시]\s?(\d{2})?(?:[:.m分분]\s?(\d{2})(?:[.,](\d+))?[s秒초]?)?[分분]?(?:\s?Uhr)?\s*"
-)
+_TIME: Final = r"(\d{1,2})(?:\s?[hH]|[:.時点點시])\s?(\d{2})?(?:[:.m分분]\s?(\d{2})(?:[.,:](\d+))?[s秒초]?)?[分분]?(?:\s?Uhr)?\s*"
+#: Words before the time of day.
+_AT: Final = "at|um|om|à|às|a las|alle|(?:alle )?ore|klo?[.]?|ob?|ve?|в|о|godz[.]?|saat|pukul|lúc|στις"
 _CLOCK: Final = (
-    r"(?:\s?[гр]\.,?|\s?\([^()\d]{1,9}\))?(?:[\s,T:]*(?:(?:at|um|à|a las|alle|klo?\.?|om)\s+)?"
+    rf"(?:\s?[гр]\.,?|\s?\([^()\d]{{1,9}}\))?(?:(?:\s[-–—]\s|[\s,T:@|·_]*)(?:(?:{_AT})\s+)?"
     rf"{_TIME}(?:([AaPpπμµΠΜ])\.?\s?[MmμµΜ]\.?)?\s*{_OFFSET})?\s*$"
 )
 _DAY_NAME: Final = r"^(?:\pL+\.?,?\s+)?"
@@ -89,13 +89,19 @@ _WAYS: Final = (
         rf"{_DAY_NAME}(\d{{1,2}}){_ORDINAL}[\s/-]*(?:de\s+|of\s+)?(\pL{{3,}})\.?,?[\s/-]*(?:de\s+|del\s+)?"
         rf"(\d{{4}}){_CLOCK}",
     ),
-    ("dwyhisfpo", rf"^(\d{{1,2}})-?(\pL{{3}})-?(\d{{2}}){_CLOCK}"),
+    ("dwyhisfpo", rf"{_DAY_NAME}(\d{{1,2}})-?(\pL{{3}})-?(\d{{2}}){_CLOCK}"),
+    ("ywdhisfpo", rf"^(\d{{4}})\.?[\s,/-]*(\pL{{3,}})\.?[\s/-]*(\d{{1,2}})\.?{_CLOCK}"),
     ("wdyhisfpo", rf"{_DAY_NAME}(\pL{{3,}})\.?[\s-]+(\d{{1,2}}){_ORDINAL}[\s-]*(\d{{4}}){_CLOCK}"),
     (
         "ymdphisfo",
         rf"^(\d{{4}})[-/.년年]\s?(\d{{1,2}})[-/.월月]\s?(\d{{1,2}})[.일日]?\s*(오전|오후|午前|午後|上午|下午)\s?{_TIME}{_OFFSET}\s*$",
     ),
-    ("wdhisoy", r"^\pL{3} (\pL{3}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2}) ([A-Z]{3,4}) (\d{4})$"),
+    ("ymdhisfo", r"^(\d{4})-(\d\d)-(\d\d)-(\d\d)\.(\d\d)\.(\d\d)(?:\.(\d+))?( ?)$"),
+    (
+        "wdhisoy",
+        r"^\pL{3} (\pL{3}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2}) (?:([A-Z]{3,4}|[+-]\d{4}) )?(\d{4})$",
+    ),
+    ("wdhisyo", r"^\pL{3} (\pL{3}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2}) (\d{4}) ([+-]\d{4})$"),
 )
 #: Dates in which the order of day, month and year is not clear.
 _LOCAL: Final = rf"^(\d{{1,2}})(?:\. ?|[/-])(\d{{1,2}})(?:\. ?|[/-])(\d{{4}}|\d{{2}}){_CLOCK}"
