@@ -23,7 +23,20 @@ _MOST_WORDS, _MOST_UNNAMED, _MOST_SAID = 200, 12, 10
 #: Rows whose words are read at once.
 _FEW_ROWS: Final = 1_000
 YES: Final = evidence.WORDS["yes"]
-NO: Final = (*evidence.WORDS["no"], "")
+NO: Final = (*evidence.WORDS["no"], *evidence.WORDS["none"], "")
+#: Values of flags of rows that do not count, by role, and the word for those. Those without are instants.
+_FLAGS: Final = {
+    "test": (YES, "test"),
+    "live": (evidence.WORDS["no"], "not live"),
+    "undone": (YES, ""),
+    "refund": (YES, ""),
+    "undone_at": ((), ""),
+    "refunded_at": ((), ""),
+}
+#: Marks that are no beside a mark for yes, and alone may be either.
+_CROSSES: Final = frozenset("✗✘✕✖×❌")
+#: Instants that databases write for none.
+_NO_INSTANT: Final = "^(0000|0001|1[89]00-01-01|1970-01-01)"
 #: What turns a state into its opposite: a word before it, or a syllable that it begins with.
 _NOT: Final = re.compile(
     r"\b(?:not|nicht|non|niet|no|nao|nie|ej|inte|ikke|ei|ne|nem|не|нет|ні|sin|sans|senza|sem|bez|ohne|pas|utan"
@@ -235,22 +248,41 @@ class Rows:
 
         A refund does not end an order of which an amount remains.
         """
-        flags = {
-            "test": (YES, "test"),
-            "live": (NO[:-1], "not live"),
-            "undone": (YES, ""),
-            "refund": (YES, ""),
-        }
-        for role in (*flags, "undone_at", "refunded_at"):
+        for role, (yes, said) in _FLAGS.items():
             for column in [name for name in self.named(role) if name not in counted.columns]:
-                word = self.source.word(column)
-                yes, said = flags.get(role, ((), ""))
-                is_set = f"lower({word}) IN ({_listed(yes)})" if yes else f"{word} IS NOT NULL"
-                are_instants = rf"coalesce(bool_and(regexp_matches({word}, '\d{{2}}.*\d{{2}}')), false)"
-                if _are_flags(self.words(column)) if yes else self.scalar(are_instants):
-                    counted.columns.add(column)
+                word, words = self.source.word(column), self.words(column) if yes else None
+                is_set = f"lower({word}) IN ({_listed(yes)})"
+                if not yes:
+                    is_set = f"(lower({word}) IN ({_listed(NO)}) OR regexp_matches({word}, '{_NO_INSTANT}'))"
+                    is_set += " IS FALSE"
+                is_instant = rf"regexp_matches({word}, '\d{{2}}.*\d{{2}}')"
+                are_instants = f"coalesce(bool_and({is_instant}) FILTER ({is_set}), false)"
+                are_flags = _are_flags(words) if yes else self.scalar(are_instants)
+                counted.columns |= {column} if are_flags else set()
+                if are_flags or any(each.lower() in yes and each[0] != "1" for each in words or ()):
                     spared = f" AND ({counted.spared}) IS NOT TRUE" if role.startswith("refund") else ""
                     self._leave_out(counted, said or column, is_set + spared)
+
+    def _doubtful(self, counted: Counted) -> dict[str, list[str]]:
+        """Return the most frequent values that are neither yes nor no, by the column of flags."""
+        found = {}
+        known = _listed({*YES, *NO} - _CROSSES)
+        for role, column in [(each, name) for each in _FLAGS for name in self.named(each)]:
+            word = self.source.word(column)
+            if column in counted.columns or evidence.weight("reason", column) > 0:
+                continue
+            rows = self.connection.execute(
+                f"SELECT {word} FROM {self.source.relation} WHERE lower({word}) NOT IN ({known}) "
+                f"GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT {_MOST_SAID}"
+            ).fetchall()
+            words = [each for (each,) in rows]
+            # Beside a refund, numbers are amounts.
+            are_numbers = all(map(written_values.looks_like_amount, words))
+            is_clear = role in {"undone", "refund"} and not are_numbers
+            is_amount = role == "refund" and are_numbers
+            if words and not is_amount and (is_clear or evidence.names_level(role, column)):
+                found[column] = words
+        return found
 
     def by_status(self, counted: Counted, own: Mapping[str, bool]) -> None:
         """Leave out rows whose status says that they were undone, and count those that are pending."""
@@ -269,13 +301,15 @@ class Rows:
         for column, words in undecided.items():
             for each in words[:_MOST_SAID]:
                 counted.others.append(f"{self._number(column, each):,} {each} counted")
-        for column in [name for name in self.named("status") if name not in counted.columns]:
-            self._by_unknown(counted, column, own)
+        of_status = [name for name in self.named("status") if name not in counted.columns]
+        unknown = {name: self._unknown(name) for name in of_status} | self._doubtful(counted)
+        for column, statuses in unknown.items():
+            self._by_unknown(counted, column, statuses, own)
         for column in [name for name in self.columns if name not in counted.columns]:
             doubted = [each for each in self.few_words(column) if class_of("status", each) == "undone"]
             if doubted and evidence.weight("reason", column) <= 0:
                 counted.others.append(f"{column} {', '.join(doubted)} counted")
-        no_reason = [*NO, "-", "none", "n/a", *(each for each, keep in kept_words.items() if keep)]
+        no_reason = [*NO, *(each for each, keep in kept_words.items() if keep)]
         for column in [name for name in self.named("reason") if name not in counted.columns]:
             # A reason tells that its row ended, unless every row has one.
             word = self.source.word(column)
@@ -318,16 +352,18 @@ class Rows:
         )
         return [] if is_region or (are_codes and len(words) == 1) else words
 
-    def _by_unknown(self, counted: Counted, column: str, own: Mapping[str, bool]) -> None:
+    def _by_unknown(
+        self, counted: Counted, column: str, statuses: Sequence[str], own: Mapping[str, bool]
+    ) -> None:
         """Leave out the rows with the statuses that the caller names; warn of those that nobody explains."""
-        statuses, word = self._unknown(column), self.source.word(column)
+        word = self.source.word(column)
         for each in statuses:
             if not own.get(each, True):
                 self._leave_out(counted, each, f"{word} = {literal(each)}")
         if statuses and not {*statuses} & {*own}:
             counts = ", ".join(f"{each} in {self._number(column, each):,}" for each in statuses)
             said = f"in {column!r} do not say which rows are paid, and all count: {counts} rows"
-            if counted.columns & {*self.named("status")}:
+            if column in self.named("status") and counted.columns & {*self.named("status")}:
                 counted.others.append(f"the statuses {said}")
             else:
                 warn(
@@ -442,7 +478,8 @@ def _are_of_deals(words: Iterable[str]) -> bool:
 
 def _are_flags(words: Sequence[str] | None) -> bool:
     """Return whether words are yes or no."""
-    return bool(words) and {word.lower() for word in words or ()} <= {*YES, *NO}
+    found = {word.lower() for word in words or ()}
+    return found <= {*YES, *NO} and not found <= _CROSSES
 
 
 def _rank_sql(word: str, classes: Mapping[str, str | None]) -> str:
