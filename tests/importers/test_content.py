@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+from contextlib import nullcontext
 
 import duckdb
 import pandas as pd
@@ -56,6 +57,24 @@ def instants_of(*texts, dayfirst=None):
         (["4 березня 2025, 21:00", "31 Juli 2025"], ["2025-03-04 21:00:00", "2025-07-31 00:00:00"]),
         (["20250903T081500Z"], ["2025-09-03 08:15:00"]),
         (["Sep 3, 2025, 8:15:00 AM"], ["2025-09-03 08:15:00"]),
+        (
+            ["Mar 3, 2025 @ 10:22:05.123", "Mar 4, 2025 | 8:05 PM"],
+            ["2025-03-03 10:22:05", "2025-03-04 20:05:00"],
+        ),
+        (
+            ["3 марта 2025 г. в 10:22", "3 de março de 2025 às 9:05"],
+            ["2025-03-03 10:22:00", "2025-03-03 09:05:00"],
+        ),
+        (
+            ["Monday, 03-Mar-25 10:22:05 GMT", "Mon Mar  3 11:22:05 2025"],
+            ["2025-03-03 10:22:05", "2025-03-03 11:22:05"],
+        ),
+        (
+            ["Mon Mar 3 10:22:05 2025 +0100", "Mon Mar 03 10:22:05 +0000 2025"],
+            ["2025-03-03 09:22:05", "2025-03-03 10:22:05"],
+        ),
+        (["2025-Mar-03 10:22", "2025. március 3. 10:22"], ["2025-03-03 10:22:00"] * 2),
+        (["2025-03-03-10.22.05.123456", "20250305-0001"], ["2025-03-03 10:22:05", None]),
         (["03-SEP-25 06.00.00.000000 PM"], ["2025-09-03 18:00:00"]),
         (["20/Aug/2025:10:00:00 +0200"], ["2025-08-20 08:00:00"]),
         (["2025年9月3日 18:00"], ["2025-09-03 18:00:00"]),
@@ -148,6 +167,56 @@ def test_an_authorization_beside_its_capture_is_one_payment(read):
     )
     for aggregate in (False, True):
         assert read(text, aggregate=aggregate)[0] == {"4001": 50.0, "4002": 20.0}
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "left"),
+    [
+        ("Cancelled", ",checked,", [10, 30]),
+        ("Cancelled", "✗,✓,✗", [10, 30]),
+        ("キャンセル", ",○,", [10, 30]),
+        ("Cancelled at", "0000-00-00 00:00:00,2025-09-04 10:00,-", [10, 30]),
+        ("Cancelled", ",a mark,yes", [10, 20]),
+        ("AB test", "a,b,a", [10, 20, 30]),
+    ],
+)
+def test_a_flag_may_be_a_mark_and_what_is_neither_yes_nor_no_is_said(read, header, cells, left):
+    lines = [
+        f"{id},ann@x.example,2025-09-0{id},{id}0,{cell}" for id, cell in enumerate(cells.split(","), start=1)
+    ]
+    rows = "\n".join([f"order_id,email,date,total,{header}", *lines])
+    doubt = pytest.warns(InputWarning, match="'Cancelled' do not say .*: a mark in 1 row")
+    with doubt if "a mark" in cells else nullcontext():
+        values, _ = read(rows)
+    assert [*values.values()] == left
+    if "a mark" in cells:
+        assert [*read(rows, statuses={"a mark": False})[0].values()] == [10]
+
+
+@pytest.mark.parametrize(
+    "dump",
+    [
+        "--\nCOPY public.orders (id, email, total, note, created_at) FROM stdin;\n"
+        "7\tann@x.example\t80.00\t\\N\t2025-09-03 12:00:00+00\n8\tbob@x.example\t9.50\ta\\tb\t2025-09-04 12:00:00+00\n"
+        "\\.\n",
+        "CREATE TABLE `orders` (\n `id` int(11) NOT NULL,\n `email` text,\n `total` decimal(10,2) DEFAULT '0.00',\n"
+        " `note` text,\n `created_at` datetime,\n PRIMARY KEY (`id`)\n);\nINSERT INTO `orders` VALUES\n"
+        "(7,'ann@x.example',80.00,NULL,'2025-09-03 12:00:00'),(8,'bob@x.example',9.50,'a;\\'b','2025-09-04 12:00:00');\n",
+        "INSERT [dbo].[orders] ([id], [email], [total], [created_at]) VALUES (7, N'ann@x.example', CAST(80.00 AS "
+        "Decimal(10, 2)), CAST(N'2025-09-03T12:00:00.000' AS DateTime))\nGO\nINSERT [dbo].[orders] ([id], [email], "
+        "[total], [created_at]) VALUES (8, N'bob@x.example', 9.5, N'2025-09-04T12:00:00')\nGO\n",
+    ],
+)
+def test_a_dump_of_a_database_is_a_table(read, dump):
+    values, journeys = read(dump, name="orders.sql")
+    assert values == {"7": 80, "8": 9.5}
+    assert [f"{at:%d %H}" for at in journeys.events["eventDate"]] == ["03 12", "04 12"]
+
+
+@pytest.mark.parametrize("name", ["{{{}}}", "[{}]", "<{}>", "%{{{}}}", "${}", "{{{{{}}}}}"])
+def test_names_of_columns_may_be_placeholders(read, name):
+    header = ",".join(map(name.format, ("order_id", "email", "created_at", "total")))
+    assert read(f"{header}\n7,ann@x.example,2025-09-03,9.50\n")[0] == {"7": 9.5}
 
 
 def test_tests_and_cancelled_orders_are_left_out_and_what_remains_counts(read):

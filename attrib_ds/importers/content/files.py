@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from attrib_ds import display
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.importers.content import evidence, objects
+from attrib_ds.importers.content import dumps, evidence, objects
 from attrib_ds.records import sources, text_files
 from attrib_ds.records.sources import ROW, Source, literal, quoted
 from attrib_ds.records.written_files import WORKBOOKS
@@ -41,6 +41,10 @@ _RECORD: Final = re.compile(r"-\[ RECORD \d+ \][-+]*|\*+ \d+\. row \*+")
 _SPANS: Final = re.compile(r"\s*-+( +-+)+\s*")
 _REQUEST: Final = re.compile(rb'^\S+ \S+ (\S+) \[\d+/\w+/\d{4}:[^\]]+\] "[A-Z]+ ')
 _LOG_HEADER: Final = "#Fields:"
+#: Names of columns in brackets, which JSON and pages have not.
+_IN_BRACKETS: Final = re.compile(
+    r"(\{\{?[^{}\[\]\",]+\}\}?|\[[^{}\[\]\",]+\]|<[^<>]+>)[ \"]*[,;\t|][ \"]*[{\[<]"
+)
 #: Encodings of the East, with one that has the common characters first and the first byte of their last one.
 _COMMON: Final[dict[str, tuple[str, int]]] = {
     "cp932": ("euc_jp", 0xCF), "euc_jp": ("euc_jp", 0xCF), "gb18030": ("gb2312", 0xD7),
@@ -101,14 +105,14 @@ def _from_file(
         if source is not None:
             return source
     head = start.removeprefix(codecs.BOM_UTF8).lstrip()
-    if head[:1] in (b"{", b"["):
+    is_in_brackets = _IN_BRACKETS.match(head.decode(errors="replace"))
+    if head[:1] in (b"{", b"[") and not is_in_brackets:
         return _from_json(connection, path, head, argument)
     encoding = _encoding(path, argument, encoding, said)
     text = start.decode(encoding or "utf-8-sig", errors="replace")
     table = None
-    if re.match(r"\s*<", text) or (
-        re.search(r"<table\b", text[:2000], re.IGNORECASE) and "</t" in text.lower()
-    ):
+    has_table = re.search(r"<table\b", text[:2000], re.IGNORECASE) and "</t" in text.lower()
+    if has_table or (re.match(r"\s*<", text) and not is_in_brackets):
         table = _of_page(_whole(path, encoding))
         if table is None and (whole := objects.of_xml(_whole(path, encoding))) is not None:
             source = _from_tables(connection, whole, path, argument)
@@ -116,6 +120,10 @@ def _from_file(
                 return source
         if table is None:
             raise InvalidRequest(f"{argument}: {path.name!r} is a web page or XML; export the table as CSV")
+    elif dumps.is_dump(text):
+        source = _from_tables(connection, dumps.tables_of(_whole(path, encoding)), path, argument)
+        if source is not None:
+            return source
     elif any(line.startswith(_LOG_HEADER) for line in text.splitlines()[:10]):
         table = _of_log(_whole(path, encoding))
     elif any(_RULE.fullmatch(line.translate(_FRAME)) for line in text.splitlines()[:20]):
