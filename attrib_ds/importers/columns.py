@@ -24,8 +24,8 @@ GROUPS: Final = ("country", "device_type")
 
 #: Objects in which exports and APIs put a whole row.
 _WRAPPERS: Final = re.compile(
-    r"((_source|_airbyte_data|attributes|properties|event_properties|node|fields|document|record|payload"
-    r"|raw_data|after)\.)+",
+    r"((_source|_airbyte_data|attributes|properties|event_properties|relationships|node|fields|document"
+    r"|record|payload|raw_data|after)\.)+|(?<=\w)\.data(?=\.\w)",
     re.IGNORECASE,
 )
 
@@ -35,10 +35,10 @@ def inner(name: str) -> str:
 
     Examples
     --------
-    >>> inner("attributes.event_properties.utm_source"), inner("customer.id")
+    >>> inner("attributes.event_properties.utm_source"), inner("customer.data.id")
     ('utm_source', 'customer.id')
     """
-    return _WRAPPERS.sub("", name, count=1) if _WRAPPERS.match(name) else name
+    return _WRAPPERS.sub(lambda found: "" if found[1] is None or not found.start() else found[0], name)
 
 
 @cache

@@ -50,13 +50,15 @@ _NO_IDS: Final = ("instant", "clock", "address", "path", "currency", "medium", "
 _VOICED: Final = "\u3099\u309a"
 #: What may stand before the name of a level.
 _BEFORE_LEVEL: Final = re.compile(
-    "^(?:(?:utm|session|traffic|marketing|mkt|visit|lead|acquisition|attribution|hs|analytics|original|latest"
+    "^(?:(?:utm|session|traffic(?:source(?=source|medium|campaign))?|marketing|mkt|visit|lead|acquisition|attribution|hs|analytics|original|latest"
     "|first|last|touch|manual|collected|src)+)?"
 )
 #: Words for a name, before or behind that of a level.
 _OF_NAME: Final = re.compile(
     "^(?:nombre|nome|nom|naam|name|nazwa|navn|namn|titel|bezeichnung)|(?:name|naam|namn|navn|adi|titel|名称?)$"
 )
+#: Objects with a source, medium and name of visits.
+_OF_VISITS: Final = re.compile("utm|source|traffic|campaign|attribution|referr|acquisition|marketing|track")
 #: Where the names of objects, tables and columns end in one name.
 _SEGMENTS: Final = re.compile(r"[.\[\]>:]|\s-\s")
 #: Words of languages that have no blanks between them.
@@ -285,6 +287,56 @@ def names_level(level: str, name: str) -> bool:
     return any(
         role == level and points > 0 and any(map(pattern.fullmatch, joined))
         for role, points, pattern, _ in _weights()
+    )
+
+
+def of_level(level: str, names: Sequence[str]) -> list[str]:
+    """Return the columns whose names are those of a level of nodes, those that end in its word first.
+
+    A name beside a source and a medium is that of the campaign.
+
+    Examples
+    --------
+    >>> names = ["traffic_source.name", "traffic_source.medium", "traffic_source.source", "user.name"]
+    >>> [of_level(level, names) for level in ("source", "campaign")]
+    [['traffic_source.source'], ['traffic_source.name']]
+    """
+    beside: dict[tuple[str, ...], dict[str, str]] = {}
+    for name in names:
+        *before, last = words_of(name)
+        beside.setdefault(tuple(before), {})[last] = name
+    campaigns = [
+        name
+        for before, parts in beside.items()
+        for last, name in parts.items()
+        if _OF_NAME.fullmatch(last) and _OF_VISITS.search("".join(before[-2:]))
+        if all(any(names_level(each, word) for word in parts) for each in ("source", "medium"))
+    ]
+    found = [each for each in names if names_level(level, each) and each not in campaigns]
+    found.sort(key=lambda each: not names_level(level, words_of(each)[-1]))
+    return [*campaigns, *found] if level == "campaign" else found
+
+
+#: Roles whose columns do not tell where visits come from.
+_OTHER_ROLES: Final = ("other", "user", "conversion", "status", "kind", "reason")
+#: Words without blanks that have digits, as codes do.
+_HAS_DIGIT: Final = re.compile(r"(?=.*\d)\S+")
+_LONGEST, _MOST_WORDS = 60, 12
+
+
+def may_be_node(column: Column) -> bool:
+    """Return whether a column may tell where visits come from: few or repeated words of no other kind."""
+    kinds = [kind for kind in KINDS if kind not in {"long", "medium", "source", "pair"}]
+    words = {value for value in column.values if value}
+    codes = sum(map(bool, map(_HAS_DIGIT.fullmatch, words)))
+    return (
+        1 < column.distinct <= max(_MOST_WORDS, column.filled // 2)
+        and 2 * column.filled > column.rows
+        and 2 * codes < len(words)
+        and max(map(len, words)) <= _LONGEST
+        and not any(map(column.holds, kinds))
+        and not {word.lower() for word in words} <= {*WORDS["yes"], *WORDS["no"]}
+        and not any(weight(role, column.name) > 0 for role in _OTHER_ROLES)
     )
 
 
