@@ -8,8 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import contract, display, errors, sql_results
-from attrib_ds.importers import columns, formats, own_table
+from attrib_ds.importers import columns, formats
 from attrib_ds.importers.content import evidence, files, rows
+from attrib_ds.importers.tables.candidates import candidates
+from attrib_ds.importers.tables.dates import instant_of_changes
+from attrib_ds.importers.tables.nodes import find_node
+from attrib_ds.importers.tables.own_table import OwnTable
+from attrib_ds.importers.tables.roles import find_column, rows_of_kind
+from attrib_ds.importers.tables.table import ten
+from attrib_ds.importers.tables.values import NO_AMOUNT, refund_columns
 from attrib_ds.queries import page_views
 from attrib_ds.records import person_ids, sources
 from attrib_ds.records.frames import FrameOrPath
@@ -19,14 +26,13 @@ _MOSTLY: Final = 0.9
 _BELOW: Final = r"^\W*[-−–].*\d|^\(|\d\s*-\s*$"
 
 
-def views_of(table: own_table.OwnTable, page: str) -> str:
+def views_of(table: OwnTable, page: str) -> str:
     """Return SQL for the rows that are the first view of a page in a visit."""
     contract.build(contract.OPERATIONS["page_conversions"], project_id="journeys", conversion_page=page)
-    column = table.find("page", {}, required=False)
+    column = find_column(table, "page", {}, required=False)
     if column is None:
         raise errors.InvalidRequest(
-            f"conversion_page: {table.name} has no column of pages; columns: "
-            f"{own_table.ten(table.source.columns)}"
+            f"conversion_page: {table.name} has no column of pages; columns: {ten(table.source.columns)}"
         )
     word, row = table.source.word(column), sources.quoted(sources.ROW)
     path = page_views.page_of(
@@ -44,18 +50,22 @@ def views_of(table: own_table.OwnTable, page: str) -> str:
     return f"{row} IN ({rows})"
 
 
-def purchases_in(table: own_table.OwnTable, named: Mapping[str, columns.Named]) -> str | None:
+def purchases_in(table: OwnTable, named: Mapping[str, columns.Named]) -> str | None:
     """Return SQL for the rows that are events of purchases, unless a flag tells which are conversions."""
-    return None if "flag" in named or table.common("flag") else table.rows_of_kind(evidence.WORDS["purchase"])
+    return (
+        None
+        if "flag" in named or candidates(table, "flag")
+        else rows_of_kind(table, evidence.WORDS["purchase"])
+    )
 
 
-def without_purchases(table: own_table.OwnTable) -> errors.InvalidRequest:
+def without_purchases(table: OwnTable) -> errors.InvalidRequest:
     """Return the error for page views without an event of a purchase, with the names of the events."""
     kinds = list(filter(table.is_filled, table.with_names(columns.COMMON_NAMES["kind"])))
     names: list[str | None] = (
         [] if not kinds else table.scalar(f"list(DISTINCT {table.source.word(kinds[0])})")
     )
-    listed = own_table.ten(sorted(filter(None, names)))
+    listed = ten(sorted(filter(None, names)))
     seen = f"; names of events: {listed}" if listed else ""
     return errors.InvalidRequest(
         f"conversions: {table.name} has page views and no event named purchase or order completed"
@@ -64,16 +74,16 @@ def without_purchases(table: own_table.OwnTable) -> errors.InvalidRequest:
     )
 
 
-def say_repeating(table: own_table.OwnTable) -> None:
+def say_repeating(table: OwnTable) -> None:
     """Say which columns that may have ids are not used, since their values repeat."""
-    kept = table.common("conversion")
+    kept = candidates(table, "conversion")
     ids = table.with_names([*columns.COMMON_NAMES["conversion"], "opportunity_name", "deal_name"])
     names = [name for name in ids if name not in kept and table.is_filled(name)]
     if names:
-        table.say(f"rows count without an id, as {own_table.ten(names)} repeats")
+        table.say(f"rows count without an id, as {ten(names)} repeats")
 
 
-def warn_of_copies(table: own_table.OwnTable) -> None:
+def warn_of_copies(table: OwnTable) -> None:
     """Warn if every row occurs more than once, as in a file that was exported or pasted twice."""
     rows = f"SELECT * EXCLUDE ({sources.quoted(sources.ROW)}) FROM {table.source.relation}"
     ((least, distinct, once),) = table.connection.execute(
@@ -89,7 +99,7 @@ def warn_of_copies(table: own_table.OwnTable) -> None:
         )
 
 
-def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
+def warn_of_negative(table: OwnTable, events: pa.Table) -> None:
     """Warn of refunds above the value of their row."""
     count = pc.sum(pc.less(events["value"], 0)).as_py() if "value" in events.column_names else 0
     if count:
@@ -101,7 +111,7 @@ def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
         )
 
 
-def warn_of_nothing(table: own_table.OwnTable, events: pa.Table) -> None:
+def warn_of_nothing(table: OwnTable, events: pa.Table) -> None:
     """Warn if nearly all conversions have no amount or one of zero."""
     if "value" not in events.column_names or not events.num_rows:
         return
@@ -117,7 +127,7 @@ def warn_of_nothing(table: own_table.OwnTable, events: pa.Table) -> None:
         )
 
 
-def check_rounded_ids(table: own_table.OwnTable) -> None:
+def check_rounded_ids(table: OwnTable) -> None:
     """Warn of ids that a spreadsheet has rounded, such as 1.23E+12; refuse those beyond 2^53."""
     for column in filter(None, map(table.columns.get, ("user", "device", "conversion", "touch"))):
         word = table.source.word(str(column))
@@ -157,15 +167,15 @@ def together(
 
 
 def count_rows(
-    table: own_table.OwnTable, identity: str | None, value: str | None, own: Mapping[str, bool]
+    table: OwnTable, identity: str | None, value: str | None, own: Mapping[str, bool]
 ) -> rows.Counted:
     """Return which rows of conversions count, and say it; states of one record become its latest."""
     counted = rows.Counted()
-    refunds = table.refunds()
+    refunds = refund_columns(table)
     read = rows.Rows(table.connection, table.source, [name for name in (identity, value) if name])
     total = table.source.rows
     read.by_kind(counted, has_values=value is not None)
-    at = table.instant_of_changes()
+    at = instant_of_changes(table)
     if identity is not None and (query := read.latest_states(identity, counted, refunds, at)) is not None:
         table.source = read.source = sources.selected(table.connection, table.source, query)
         if at:
@@ -195,7 +205,7 @@ def count_rows(
     return counted
 
 
-def _spared(table: own_table.OwnTable, value: str, refunds: Sequence[str], kind: str) -> str:
+def _spared(table: OwnTable, value: str, refunds: Sequence[str], kind: str) -> str:
     """Return SQL for rows that are refunds, and for those refunded in part."""
     amount = table.source.word(value)
     conditions = [f"regexp_matches({amount}, '{_BELOW}')", *([f"({kind}) = 'refund'"] if kind else [])]
@@ -205,9 +215,9 @@ def _spared(table: own_table.OwnTable, value: str, refunds: Sequence[str], kind:
     return " OR ".join(f"({each})" for each in conditions)
 
 
-def shared_with_refunds(table: own_table.OwnTable, identity: str, value: str | None) -> str:
+def shared_with_refunds(table: OwnTable, identity: str, value: str | None) -> str:
     """Return the column of ids that refunds in rows of their own share with their sales."""
-    others = [name for name in table.common("conversion") if name != identity and table.is_filled(name)]
+    others = [name for name in candidates(table, "conversion") if name != identity and table.is_filled(name)]
     kinds = rows.Rows(table.connection, table.source, []).classes("kind")[:1]
     if not others or not (kinds or value):
         return identity
@@ -226,7 +236,7 @@ def shared_with_refunds(table: own_table.OwnTable, identity: str, value: str | N
     return best if shares[identity] < 1 - _MOSTLY and shares[best] >= _MOSTLY else identity
 
 
-def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool) -> pa.Table:
+def net_of_refunds(table: OwnTable, events: pa.Table, *, adds_up: bool) -> pa.Table:
     """Return conversions less the refunds in rows of their own, and say what was done."""
     has_kinds = "kind" in events.column_names
     # A value that is below zero once its refund is subtracted is not a refund itself.
@@ -259,12 +269,12 @@ def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool
     return net.drop_columns([*(["kind"] if has_kinds else []), *([] if has_ids else ["conversion"])])
 
 
-def check_swapped(touchpoints: own_table.OwnTable, conversions: own_table.OwnTable) -> None:
+def check_swapped(touchpoints: OwnTable, conversions: OwnTable) -> None:
     """Refuse touchpoints that look like conversions beside conversions that look like touchpoints."""
     tables = (touchpoints, conversions)
-    node, own = (table.find_node({}, required=False) for table in (conversions, touchpoints))
+    node, own = (find_node(table, {}, required=False) for table in (conversions, touchpoints))
     ids, values = (
-        [list(filter(table.is_filled, table.common(role)))[:1] for table in tables]
+        [list(filter(table.is_filled, candidates(table, role)))[:1] for table in tables]
         for role in ("conversion", "value")
     )
     # Touchpoints may have ids of their own.
@@ -277,7 +287,7 @@ def check_swapped(touchpoints: own_table.OwnTable, conversions: own_table.OwnTab
         )
 
 
-def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: str | None) -> None:
+def leave_out_lines(table: OwnTable, value: str | None, conversion: str | None) -> None:
     """Leave out rows without an amount beside one of the same conversion with it: they are its lines."""
     if conversion is None or value is None:
         return
@@ -294,7 +304,7 @@ def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: st
         table.source = sources.selected(table.connection, table.source, f"SELECT * {query}")
 
 
-def once_each(table: own_table.OwnTable, events: pa.Table) -> tuple[pa.Table, bool]:
+def once_each(table: OwnTable, events: pa.Table) -> tuple[pa.Table, bool]:
     """Return conversions in one row each, and whether their rows are lines that are to be added up.
 
     Rows that are equal in all columns count once. Rows that agree in all that is read, and differ in a column
@@ -372,19 +382,17 @@ def once_each(table: own_table.OwnTable, events: pa.Table) -> tuple[pa.Table, bo
     return sql_results.read_arrow(table.connection, kept), False
 
 
-def warn_of_amounts(table: own_table.OwnTable) -> None:
+def warn_of_amounts(table: OwnTable) -> None:
     """Warn if no column of values is known and columns of numbers are left."""
     used = table.used()
     left = [
         each.name
         for each in table.profile.values()
-        if each.name not in used
-        and each.holds("amount")
-        and not own_table.NO_AMOUNT.match(each.name.casefold())
+        if each.name not in used and each.holds("amount") and not NO_AMOUNT.match(each.name.casefold())
     ]
     if left:
         errors.warn(
             f"no column of {table.name} was recognized as the value, so conversions have no value; "
-            f"columns of numbers: {own_table.ten(left)}. Name the value with "
+            f"columns of numbers: {ten(left)}. Name the value with "
             f"reading=Reading(columns={{'value': {left[0]!r}}})"
         )
