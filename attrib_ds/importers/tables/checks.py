@@ -14,6 +14,7 @@ from attrib_ds.importers.tables.candidates import candidates
 from attrib_ds.importers.tables.dates import instant_of_changes
 from attrib_ds.importers.tables.nodes import find_node
 from attrib_ds.importers.tables.own_table import OwnTable
+from attrib_ds.importers.tables.refunds import BELOW
 from attrib_ds.importers.tables.roles import find_column, rows_of_kind
 from attrib_ds.importers.tables.table import ten
 from attrib_ds.importers.tables.values import NO_AMOUNT, refund_columns
@@ -22,8 +23,6 @@ from attrib_ds.records import person_ids, sources
 from attrib_ds.records.frames import FrameOrPath
 
 _MOSTLY: Final = 0.9
-#: Amounts below zero.
-_BELOW: Final = r"^\W*[-−–].*\d|^\(|\d\s*-\s*$"
 
 
 def views_of(table: OwnTable, page: str) -> str:
@@ -208,65 +207,11 @@ def count_rows(
 def _spared(table: OwnTable, value: str, refunds: Sequence[str], kind: str) -> str:
     """Return SQL for rows that are refunds, and for those refunded in part."""
     amount = table.source.word(value)
-    conditions = [f"regexp_matches({amount}, '{_BELOW}')", *([f"({kind}) = 'refund'"] if kind else [])]
+    conditions = [f"regexp_matches({amount}, '{BELOW}')", *([f"({kind}) = 'refund'"] if kind else [])]
     for refunded in map(table.source.word, refunds[:1]):
         digits, whole = (rf"regexp_replace({each}, '[.,]00?\D*$|\D', '', 'g')" for each in (refunded, amount))
         conditions.append(f"regexp_matches({refunded}, '[1-9]') AND {digits} <> {whole}")
     return " OR ".join(f"({each})" for each in conditions)
-
-
-def shared_with_refunds(table: OwnTable, identity: str, value: str | None) -> str:
-    """Return the column of ids that refunds in rows of their own share with their sales."""
-    others = [name for name in candidates(table, "conversion") if name != identity and table.is_filled(name)]
-    kinds = rows.Rows(table.connection, table.source, []).classes("kind")[:1]
-    if not others or not (kinds or value):
-        return identity
-    back = [word for _, of in kinds for word, kind in of.items() if kind in {"refund", "void"}]
-    signs = [f"regexp_matches({table.source.word(value)}, '{_BELOW}')"] if value else []
-    words = ", ".join(map(sources.literal, back)) or "NULL"
-    is_back = " OR ".join([*signs, *(f"{table.source.word(column)} IN ({words})" for column, _ in kinds)])
-    shares = {}
-    for name in (identity, *others):
-        word = table.source.word(name)
-        sold = (
-            f"SELECT {word} FROM {table.source.relation} WHERE ({is_back}) IS NOT TRUE AND {word} IS NOT NULL"
-        )
-        shares[name] = table.scalar(f"coalesce(avg(CAST({word} IN ({sold}) AS INT)) FILTER ({is_back}), 0)")
-    best = max(shares, key=lambda name: shares[name])
-    return best if shares[identity] < 1 - _MOSTLY and shares[best] >= _MOSTLY else identity
-
-
-def net_of_refunds(table: OwnTable, events: pa.Table, *, adds_up: bool) -> pa.Table:
-    """Return conversions less the refunds in rows of their own, and say what was done."""
-    has_kinds = "kind" in events.column_names
-    # A value that is below zero once its refund is subtracted is not a refund itself.
-    if not has_kinds and (table.less or not pc.any(pc.less(events["value"], 0)).as_py()):
-        return events
-    has_ids = "conversion" in events.column_names
-    if not has_ids:
-        events = events.append_column("conversion", pc.cast(events["row"], pa.string()))
-    table.connection.register("payments", events)
-    people = [name for name in ("user", "device") if name in events.column_names]
-    same = " OR ".join(f'back."{name}" = sold."{name}"' for name in people) or "false"
-    alike = (
-        "back.currency IS NOT DISTINCT FROM sold.currency" if "currency" in events.column_names else "true"
-    )
-    query = rows.with_sales("payments", f"({same}) AND {alike}", has_kinds=has_kinds)
-    table.connection.register("payments", sql_results.read_arrow(table.connection, query))
-    query, fates = rows.netted("payments", has_kinds=has_kinds, adds_up=adds_up)
-    back, lost, double, void = table.connection.execute(fates).fetchall()[0]
-    if not (has_kinds or back or lost):
-        return events
-    said = [
-        (back, "refunds", "subtracted"),
-        (lost, "refunds", "without a sale left out"),
-        (double, "authorizations", "beside a payment left out"),
-        (void, "conversions", "taken back"),
-    ]
-    if notes := ", ".join(f"{display.counted(count, noun)} {fate}" for count, noun, fate in said if count):
-        table.say(notes)
-    net = sql_results.read_arrow(table.connection, query)
-    return net.drop_columns([*(["kind"] if has_kinds else []), *([] if has_ids else ["conversion"])])
 
 
 def check_swapped(touchpoints: OwnTable, conversions: OwnTable) -> None:

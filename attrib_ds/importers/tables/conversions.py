@@ -15,23 +15,12 @@ from attrib_ds.importers.columns import GROUPS, Named, folded
 from attrib_ds.importers.content import evidence
 from attrib_ds.importers.content import rows as rows_of
 from attrib_ds.importers.reading import Asked, Reading, telling_readings
-from attrib_ds.importers.tables import checks
+from attrib_ds.importers.tables import checks, refunds
 from attrib_ds.importers.tables.candidates import candidates
 from attrib_ds.importers.tables.dates import find_date, say_other_dates, take_date, take_days, take_zone
 from attrib_ds.importers.tables.own_table import OwnTable
 from attrib_ds.importers.tables.roles import find_column, flag_sql, take_groups, take_word
-from attrib_ds.importers.tables.values import (
-    find_currency,
-    find_minor_units,
-    find_quantity,
-    find_value,
-    know_currencies,
-    take_currency,
-    take_less,
-    take_number,
-    take_product,
-    take_rest,
-)
+from attrib_ds.importers.tables.values import find_value, take_currency, take_values
 from attrib_ds.records import sources
 from attrib_ds.records.frames import to_pandas
 
@@ -49,17 +38,76 @@ def read_conversions(
     table: OwnTable, reading: Reading, asked: Asked, *, has_own: bool, has_views: bool
 ) -> tuple[pa.Table, pd.DataFrame]:
     """Return the conversions of a table, and the rejected rows."""
-    where, is_among = _conversions_in(table, reading.columns, asked, has_own=has_own, has_views=has_views)
-    return _read_conversions(
-        table,
-        reading.columns,
-        where,
-        has_own_table=has_own,
-        is_among=is_among,
-        currency=asked.currency,
-        aggregate=reading.aggregate,
-        statuses=asked.statuses,
-    )
+    named = reading.columns
+    where, is_among = _conversions_in(table, named, asked, has_own=has_own, has_views=has_views)
+    by_content = has_own and table.format is None
+    called = "conversion_date" if has_own else "date"
+    if "conversion_date" in named:
+        named = {**named, "date": named["conversion_date"]}
+    take_date(table, find_date(table, named, called=called))
+    if has_own:
+        take_zone(table)
+        take_days(table)
+    identity = None
+    if has_own or is_among or "conversion" in named or table.format is not None:
+        identity = find_column(table, "conversion", named, required=False)
+        if has_own and identity is None:
+            checks.say_repeating(table)
+    value = find_value(table, named, has_own_table=has_own)
+    if by_content and identity is None:
+        table.columns |= {} if value is None else {"value": value}
+        identity = code_of_rows(table)
+    if by_content and identity is not None and "conversion" not in named:
+        identity = refunds.shared_id(table, identity, value)
+    take_word(table, "conversion", identity)
+    counted_rows = rows_of.Counted()
+    if by_content:
+        counted_rows = checks.count_rows(table, identity, value, asked.statuses)
+        where = " AND ".join([where, *(f"({gone}) IS NOT TRUE" for gone in counted_rows.left_out.values())])
+    if has_own and not counted_rows.kind:
+        checks.leave_out_lines(table, value, identity)
+    if has_own and value is None:
+        checks.warn_of_amounts(table)
+    unit = take_values(table, named, value, asked.currency, may_be_minor=has_own)
+    if counted_rows.kind:
+        table.select["kind"] = counted_rows.kind
+    if by_content and identity is not None:
+        refunds.take_references(table, identity)
+    take_currency(table, unit, asked.currency)
+    checks.check_rounded_ids(table)
+    if has_own and not {"date", "conversion_date"} & {*named}:
+        say_other_dates(table)
+    take_groups(table)
+    events, rejected = table.read(where=where, may_be_empty=True)
+    if "value" in events.column_names:
+        events = refunds.net_of_refunds(table, events, adds_up=reading.aggregate)
+    adds_up = reading.aggregate
+    if by_content and not adds_up:
+        events, adds_up = checks.once_each(table, events)
+    checks.warn_of_negative(table, events)
+    checks.warn_of_nothing(table, events)
+    if adds_up:
+        return _add_up(table, events, rejected, where)
+    if "conversion" in events.column_names:
+        _check_unique(table, events)
+    else:
+        _warn_of_repeated(table, where)
+    return events, rejected
+
+
+def _check_unique(table: OwnTable, events: pa.Table) -> None:
+    """Refuse several rows of one conversion."""
+    duplicates = events.num_rows - pc.count_distinct(events["conversion"]).as_py()
+    if duplicates:
+        cells = events.drop_columns("row")
+        is_repeated = cells.num_rows - cells.group_by(cells.column_names).aggregate([]).num_rows
+        raise InvalidRequest(
+            f"conversion: {table.name} has {counted(duplicates, 'rows')} more than distinct values of "
+            f"{table.columns['conversion']!r}; aggregate the rows of a conversion with aggregate=True, "
+            "or name the column with unique ids of conversions with columns={'conversion': COLUMN}"
+            + (_REPEATED if is_repeated else ""),
+            field="conversion",
+        )
 
 
 def _conversions_in(
@@ -83,92 +131,6 @@ def _conversions_in(
         table.columns["flag"] = flag = str(find_column(table, "flag", named))
         return flag_sql(table, flag), False
     return "true", False
-
-
-def _read_conversions(
-    table: OwnTable,
-    named: Mapping[str, Named],
-    where: str,
-    *,
-    has_own_table: bool,
-    is_among: bool,
-    currency: str | None,
-    aggregate: bool,
-    statuses: Mapping[str, bool] | None = None,
-) -> tuple[pa.Table, pd.DataFrame]:
-    called = "conversion_date" if has_own_table else "date"
-    if "conversion_date" in named:
-        named = {**named, "date": named["conversion_date"]}
-    take_date(table, find_date(table, named, called=called))
-    if has_own_table:
-        take_zone(table)
-        take_days(table)
-    identity = None
-    if has_own_table or is_among or "conversion" in named or table.format is not None:
-        identity = find_column(table, "conversion", named, required=False)
-        if has_own_table and identity is None:
-            checks.say_repeating(table)
-    value = find_value(table, named, has_own_table=has_own_table)
-    if has_own_table and identity is None and table.format is None:
-        table.columns |= {} if value is None else {"value": value}
-        identity = code_of_rows(table)
-    if has_own_table and identity is not None and table.format is None and "conversion" not in named:
-        identity = checks.shared_with_refunds(table, identity, value)
-    take_word(table, "conversion", identity)
-    counted_rows = rows_of.Counted()
-    if has_own_table and table.format is None:
-        counted_rows = checks.count_rows(table, identity, value, statuses or {})
-        where = " AND ".join([where, *(f"({gone}) IS NOT TRUE" for gone in counted_rows.left_out.values())])
-    if has_own_table:
-        if not counted_rows.kind:
-            checks.leave_out_lines(table, value, identity)
-        if value is None:
-            checks.warn_of_amounts(table)
-    quantity = find_quantity(table, named, value)
-    unit = find_currency(table, named, value)
-    know_currencies(table, unit, currency)
-    if has_own_table and value is not None:
-        find_minor_units(table, value, unit, currency)
-    if value is not None and quantity is not None:
-        take_product(table, value, quantity)
-    else:
-        take_number(table, "value", value, optional_if="true")
-    if value is not None:
-        take_rest(table, value)
-        take_less(table, named)
-    if counted_rows.kind:
-        table.take_sql("kind", counted_rows.kind)
-    if identity is not None and has_own_table and table.format is None:
-        take_references(table, identity)
-    take_currency(table, unit, currency)
-    checks.check_rounded_ids(table)
-    if has_own_table and not {"date", "conversion_date"} & {*named}:
-        say_other_dates(table)
-    take_groups(table)
-    events, rejected = table.read(where=where, may_be_empty=True)
-    if "value" in events.column_names:
-        events = checks.net_of_refunds(table, events, adds_up=aggregate)
-    if has_own_table and table.format is None and not aggregate:
-        events, aggregate = checks.once_each(table, events)
-    checks.warn_of_negative(table, events)
-    checks.warn_of_nothing(table, events)
-    if aggregate:
-        return _add_up(table, events, rejected, where)
-    if "conversion" in events.column_names:
-        duplicates = events.num_rows - pc.count_distinct(events["conversion"]).as_py()
-        if duplicates:
-            cells = events.drop_columns("row")
-            is_repeated = cells.num_rows - cells.group_by(cells.column_names).aggregate([]).num_rows
-            raise InvalidRequest(
-                f"conversion: {table.name} has {counted(duplicates, 'rows')} more than distinct values of "
-                f"{table.columns['conversion']!r}; aggregate the rows of a conversion with aggregate=True, "
-                "or name the column with unique ids of conversions with columns={'conversion': COLUMN}"
-                + (_REPEATED if is_repeated else ""),
-                field="conversion",
-            )
-    else:
-        _warn_of_repeated(table, where)
-    return events, rejected
 
 
 def _warn_of_repeated(table: OwnTable, where: str) -> None:
@@ -281,29 +243,6 @@ def code_of_rows(table: OwnTable) -> str | None:
         if table.scalar(f"count({word}) = count(*) AND ({numbered} OR {codes} = count(*) OR {tells})"):
             return name
     return None
-
-
-def take_references(table: OwnTable, identity: str) -> None:
-    """Give refunds the id of the conversion that they refer to, if a column has it."""
-    is_back = f"{table.select.get('kind', 'NULL')} IN ('refund', 'void')"
-    is_back = f"({is_back}) IS TRUE OR ({table.select.get('value', 'NULL')} < 0) IS TRUE"
-    own, used, relation = table.source.word(identity), table.used(), table.source.relation
-    if not table.scalar(f"coalesce(bool_or({is_back}), false)"):
-        return
-    for each in table.profile.values():
-        word = table.source.word(each.name)
-        if each.name in used or not each.may_be_id("email", "flag"):
-            continue
-        is_known = f"{word} IN (SELECT {own} FROM {relation}) AND {word} <> {own}"
-        if table.scalar(
-            f"count(*) FILTER ({is_back}) > 0 AND count(*) FILTER (({is_back}) AND {is_known}) >= "
-            f"{_MOSTLY} * count(*) FILTER (({is_back}) AND {word} IS NOT NULL) AND "
-            f"count(*) FILTER (({is_back}) AND {word} IS NOT NULL) > 0"
-        ):
-            known = f"CASE WHEN ({is_back}) AND {is_known} THEN {word} ELSE {own} END"
-            table.select["conversion"] = table.stored(known, "VARCHAR")
-            table.say(f"refunds belong to the {identity} in {each.name}")
-            return
 
 
 def occurred(events: pa.Table) -> str:

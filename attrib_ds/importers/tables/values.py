@@ -149,6 +149,30 @@ def take_number(
     table.reject(f"NOT {is_left_out} AND ({allowed}) IS DISTINCT FROM true", column, complaint)
 
 
+def take_values(
+    table: OwnTable,
+    named: Mapping[str, Named],
+    value: str | None,
+    code: str | None,
+    *,
+    may_be_minor: bool,
+) -> str | None:
+    """Select the values of conversions, less what was given back; return the column of their currency."""
+    quantity, unit = find_quantity(table, named, value), find_currency(table, named, value)
+    know_currencies(table, unit, code)
+    if value is None:
+        return unit
+    if may_be_minor:
+        find_minor_units(table, value, unit, code)
+    if quantity is not None:
+        take_product(table, value, quantity)
+    else:
+        take_number(table, "value", value, optional_if="true")
+    take_rest(table, value)
+    take_less(table, named)
+    return unit
+
+
 def take_product(table: OwnTable, price: str, quantity: str) -> None:
     """Select prices times quantities as the values; a price without a quantity is rejected."""
     take_number(table, "value", price, optional_if="true")
