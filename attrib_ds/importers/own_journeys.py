@@ -455,7 +455,7 @@ def find_columns(rows: object, file: File, roles: Collection[str], reading: Read
     if found.get("device") == found.get("user"):
         # The only id of a table is that of its users.
         found.pop("device", None)
-    first = table.connection.execute(f"SELECT * FROM {table.source.relation} LIMIT {_FIRST_ROWS}").df()
+    first = table.connection.execute(f"SELECT * FROM {table.relation} LIMIT {_FIRST_ROWS}").df()
     found = {role: columns for role, columns in found.items() if columns}
     statuses, has_sources = {}, False
     if "conversion" in roles and table.format is None:

@@ -223,7 +223,7 @@ def find_steps(table: OwnTable, named: Mapping[str, Named]) -> list[str]:
 
 def take_steps(table: OwnTable, columns: Sequence[str], separator: str) -> None:
     """Select the steps of wide journeys as one path; journeys without a step are rejected."""
-    words = ", ".join(table.source.word(column) for column in columns)
+    words = ", ".join(table.word(column) for column in columns)
     path = f"nullif(concat_ws({sources.literal(separator)}, {words}), '')"
     table.columns["path"] = list(columns)
     table.select["path"] = path

@@ -56,7 +56,7 @@ class OwnSource:
         self.is_known, self.count = is_known, table.scalar(f"count(*) FILTER ({is_known})")
 
     def _take(self, field: str, column: str, sql: str = "") -> None:
-        word = self.table.source.word(column)
+        word = self.table.word(column)
         self.sql[field] = sql or word
         self._known.append(self.sql[field] if field == "source" else word)
         self.columns += [column] if column not in self.columns else []
@@ -72,7 +72,7 @@ class OwnSource:
             return
         pairs = [name for name in self._later if self.table.profile[name].holds("pair")]
         for column in [*pairs, *self._called(("origin", "attribution"))][:1]:
-            shown = f"nullif(regexp_extract({self.table.source.word(column)}, '{_SHOWN}'), '')"
+            shown = f"nullif(regexp_extract({self.table.word(column)}, '{_SHOWN}'), '')"
             kind, medium = (
                 f"regexp_extract({shown}, '{part}', 1)" for part in ("^(Org.*|Ref.*): ", " / (.*)")
             )
@@ -83,7 +83,7 @@ class OwnSource:
         """Take the landing page, its referrer, and ids of clicks in columns of their own."""
         shares, word = (
             {name: each.shares for name, each in self.table.profile.items()},
-            self.table.source.word,
+            self.table.word,
         )
         pages = [
             name for name in self._called(_LANDINGS) if shares[name]["address"] + shares[name]["path"] > _HALF
@@ -133,7 +133,7 @@ class OwnSource:
         """Return a query of the rows of the table ``orders`` that have a source, with its fields."""
         columns = ", ".join(f"{sql} AS own_{field}" for field, sql in self.sql.items())
         named = ", ".join(f"own_{field} AS {field}" for field in self.sql)
-        row, rows = sources.quoted(sources.ROW), self.table.source.relation
+        row, rows = sources.quoted(sources.ROW), self.table.relation
         columns = f"{row} AS own_row, {self._clicked} AS clicked, {columns}"
         own = f"SELECT {columns} FROM {rows} WHERE {self.is_known}"
         orders = f"orders.* REPLACE (coalesce(clicked, {occurred}) AS date)"
@@ -149,7 +149,7 @@ def _has_views(table: OwnTable, reading: Reading) -> bool:
     page, _ = find_views(table, reading.columns) or (None, None)
     if page is None or folded(page) not in _LANDINGS:
         return page is not None
-    words = [table.source.word(name) for name in candidates(table, "value")]
+    words = [table.word(name) for name in candidates(table, "value")]
     have_amounts = [f"avg(CAST(regexp_matches({word}, '[1-9]') AS INT)) > {_HALF}" for word in words]
     return not any(map(table.scalar, have_amounts))
 

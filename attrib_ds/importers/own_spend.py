@@ -180,11 +180,11 @@ def read_spend(
 
 def _replace_signs(table: OwnTable) -> None:
     """Write 0 for the dashes with which reports say that nothing was spent."""
-    for name, kind in table.source.types.items():
+    for name, kind in table.types.items():
         if kind == "VARCHAR" and evidence.weight("spend", name) > 0:
-            word, column = table.source.word(name), sources.quoted(name)
+            word, column = table.word(name), sources.quoted(name)
             spent = f"CASE WHEN {word} IN {_NOTHING} THEN '0' ELSE {column} END AS {column}"
-            table.replace_rows(f"SELECT * REPLACE ({spent}) FROM {table.source.relation}")
+            table.replace_rows(f"SELECT * REPLACE ({spent}) FROM {table.relation}")
 
 
 def _node_of(table: OwnTable, tree: Tree, named: Mapping[str, Named]) -> list[str]:
@@ -237,9 +237,9 @@ class _Meeting(NamedTuple):
 
 def _meeting(table: OwnTable, name: str, tree: Tree) -> _Meeting:
     """Compare the values of a column with nodes."""
-    word = table.source.word(name)
+    word = table.word(name)
     words = table.connection.execute(
-        f"SELECT {word}, count(*) FROM {table.source.relation} WHERE {word} IS NOT NULL GROUP BY 1 "
+        f"SELECT {word}, count(*) FROM {table.relation} WHERE {word} IS NOT NULL GROUP BY 1 "
         f"ORDER BY 2 DESC, 1 LIMIT {_MOST_WORDS}"
     ).fetchall()
     places = [tree.place([word]) for word, _ in words]
@@ -258,7 +258,7 @@ def _meeting(table: OwnTable, name: str, tree: Tree) -> _Meeting:
 
 def _leave_out_totals(table: OwnTable, node: Sequence[str], tree: Tree) -> None:
     """Leave out rows with the sum of others: those named total, and those of reports without a campaign."""
-    source, last = table.source, table.source.word(node[-1])
+    source, last = table.source, table.word(node[-1])
     query = f"SELECT DISTINCT {last} FROM {source.relation} WHERE {of_services.is_total(last)}"
     words = [word for (word,) in table.connection.execute(query).fetchall() if tree.place([word]).nodes]
     is_kept = f"coalesce({last} IN ({', '.join(map(sources.literal, ['', *words]))}), false)"
@@ -295,7 +295,7 @@ def _amount_of(table: OwnTable, named: Mapping[str, Named], node: Sequence[str])
     if not likely and "spend" not in named and len(periods) == len(amounts) > 1:
         # A column for each period.
         listed = ", ".join(map(sources.quoted, periods))
-        table.replace_rows(f"UNPIVOT {table.source.relation} ON {listed} INTO NAME period VALUE spend")
+        table.replace_rows(f"UNPIVOT {table.relation} ON {listed} INTO NAME period VALUE spend")
         return "spend"
     if "spend" in named or not likely:
         return str(find_column(table, "spend", named))
@@ -319,7 +319,7 @@ def _day_of(table: OwnTable, node: str) -> str | None:
     days = [name for name in names if name not in {*starts, *ends}]
     days.sort(key=lambda name: (folded(name) not in _DAYS, -evidence.weight("date", name)))
     if starts and ends:
-        words = [table.source.word(each[0]) for each in (starts, ends)]
+        words = [table.word(each[0]) for each in (starts, ends)]
         days += starts[:1] if table.scalar(f"bool_and({words[0]} = {words[1]})") else []
     shares = {day: table.instants.share_in(day, beside=node) for day in days}
     whole = [day for day, share in shares.items() if share == 1]

@@ -203,9 +203,7 @@ def _row(
     if roles[0] in {"user", "device"}:
         row["evidence"] = shared
     elif roles[0] in {"conversion", "touch", "node"} and not proof:
-        row["evidence"] = counted(
-            table.scalar(f"count(DISTINCT {table.source.word(column)})"), "different values"
-        )
+        row["evidence"] = counted(table.scalar(f"count(DISTINCT {table.word(column)})"), "different values")
     if table.format is not None:
         row["evidence"] = f"export of {table.format.name}"
     if any(column in names_of(named.get(each, ())) for each in (*roles, f"conversion_{roles[0]}")):
@@ -250,7 +248,7 @@ def _way_of(table: OwnTable, column: str, role: str) -> str:
             return "time of day"
         if column in table.instants.read:
             return table.instants.read[column].said
-        return "day" if table.source.types[column] == "DATE" else "instant"
+        return "day" if table.types[column] == "DATE" else "instant"
     if role in {"value", "refund", "quantity", "spend"}:
         amounts = table.amounts.read.get(column)
         way, proof = "number", None

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Final
 
 import duckdb
-import numpy as np
 
 from attrib_ds.importers.content import amounts as sums
 from attrib_ds.importers.content import evidence
@@ -34,12 +33,12 @@ class Money:
     @cached_property
     def mark(self) -> str | None:
         """The decimal mark of the table: one that its amounts show, or under which alone they add up."""
-        shown = {mark for _, mark, _ in self._numbers.values() if mark}
+        shown = {each.mark for each in self._numbers.values() if each.mark}
         marks = shown or {mark for mark in ".," if self._totals(mark).parts}
         return marks.pop() if len(marks) == 1 else None
 
     @cached_property
-    def _numbers(self) -> dict[str, tuple[np.ndarray, str | None, bool]]:
+    def _numbers(self) -> dict[str, written_values.Numbers]:
         """The amounts of the sample, with a decimal point where it is open."""
         return {
             name: written_values.numbers(self.connection, texts, ".") for name, texts in self.sample.items()
@@ -60,10 +59,10 @@ class Money:
     def _totals(self, mark: str) -> sums.Totals:
         """Return how the amounts add up, if those that show no decimal mark have a given one."""
         numbers = {
-            name: written_values.numbers(self.connection, self.sample[name], mark)[0]
-            if is_open and mark == ","
-            else found
-            for name, (found, _, is_open) in self._numbers.items()
+            name: written_values.numbers(self.connection, self.sample[name], mark).values
+            if found.is_open and mark == ","
+            else found.values
+            for name, found in self._numbers.items()
         }
         return sums.totals(
             numbers,
@@ -104,13 +103,13 @@ class Amounts:
 
     def number(self, role: str, column: str, *, is_count: bool) -> str:
         """Return SQL for a column of numbers, with or without thousands separators, as DOUBLE."""
-        word = self.table.source.word(column)
+        word = self.table.word(column)
         sql = f"TRY_CAST({word} AS DOUBLE)"
-        if self.table.source.types[column] == "VARCHAR":
+        if self.table.types[column] == "VARCHAR":
             if column not in self.read:
                 read = written_values.amounts(
                     self.table.connection,
-                    self.table.source.relation,
+                    self.table.relation,
                     word,
                     decimal=self.table.formats.decimal,
                     place=f"the column {column!r} of {self.table.name}",
@@ -130,7 +129,7 @@ class Amounts:
         digits = f"{column.rpartition('.')[0]}.fractionDigits"
         if digits in self.table.source.columns:
             self.table.say(f"{column} divided by 10 to the {digits}")
-            return f"({sql}) / power(10, TRY_CAST({self.table.source.word(digits)} AS INTEGER))"
+            return f"({sql}) / power(10, TRY_CAST({self.table.word(digits)} AS INTEGER))"
         self.divided[column] = f"divided by {divisor:,}"
         self.table.say(f"{column} divided by {divisor:,}")
         return f"({sql}) / {divisor}"

@@ -33,43 +33,53 @@ _FIRST_SECOND, _DAY, _YEAR = 1_104_537_600, 86_400, 31_536_000
 
 def candidates(table: OwnTable, role: str) -> list[str]:
     """Return the columns of a role in the format, else by their names and values, the best first."""
-    own = [] if table.format is None else table.format.role(role, table.source.columns)
+    own = table.in_format(role)
     if role == "conversion":
         own = [name for name in own if not _is_name(name) or _may_be_conversion(table, name)]
-    return own or _suited(table, role, table.with_names(COMMON_NAMES[role]))
+    named = table.with_names(COMMON_NAMES[role])
+    if own:
+        return own
+    if role == "time":
+        return _clocks(table, named)
+    if role == "conversion":
+        return _ids(table, named)
+    if role == "node":
+        return [name for name in named if not table.profile[name].holds("runtime")]
+    return _suited(table, role, named) if role in _KINDS else named
+
+
+def _clocks(table: OwnTable, named: Sequence[str]) -> list[str]:
+    """Return the columns of times of day."""
+    clocks = [
+        each.name
+        for each in table.profile.values()
+        if each.holds("clock") or (each.holds("digits of a clock") and evidence.weight("date", each.name) > 0)
+    ]
+    return list(dict.fromkeys([*named, *clocks]))
+
+
+def _ids(table: OwnTable, named: Sequence[str]) -> list[str]:
+    """Return the columns of ids of conversions."""
+    columns = [each for each in table.profile.values() if each.filled]
+    points = {
+        each.name: weight
+        for each in columns
+        if (weight := evidence.weight("conversion", each.name)) > 0
+        # Numbers of orders may begin with the day.
+        if each.may_be_id("email") or each.holds("float")
+        if weight > 5 or 2 * each.distinct >= each.filled
+    }
+    ids = dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])])
+    known = sorted(filter(partial(_may_be_conversion, table), ids), key=partial(_is_weak_id, table))
+    if known and _OF_CLICK.match(folded(known[0])):
+        unique = {each.name for each in columns if each.distinct == each.rows}
+        known.sort(key=lambda name: name not in unique or not _OF_ORDER.match(folded(name)))
+    return known
 
 
 def _suited(table: OwnTable, role: str, named: Sequence[str]) -> list[str]:
-    """Return the columns of a role by their names and values, the best first."""
-    kinds = _KINDS.get(role)
-    if role == "time":
-        clocks = [
-            each.name
-            for each in table.profile.values()
-            if each.holds("clock")
-            or (each.holds("digits of a clock") and evidence.weight("date", each.name) > 0)
-        ]
-        return list(dict.fromkeys([*named, *clocks]))
+    """Return the columns whose values suit a role: of common names, of other names, and weak ones."""
     columns = [each for each in table.profile.values() if each.filled]
-    if role == "conversion":
-        points = {
-            each.name: weight
-            for each in columns
-            if (weight := evidence.weight(role, each.name)) > 0
-            # Numbers of orders may begin with the day.
-            if each.may_be_id("email") or each.holds("float")
-            if weight > 5 or 2 * each.distinct >= each.filled
-        }
-        ids = dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])])
-        known = sorted(filter(partial(_may_be_conversion, table), ids), key=partial(_is_weak_id, table))
-        if known and _OF_CLICK.match(folded(known[0])):
-            unique = {each.name for each in columns if each.distinct == each.rows}
-            known.sort(key=lambda name: name not in unique or not _OF_ORDER.match(folded(name)))
-        return known
-    if role == "node":
-        return [name for name in named if not table.profile[name].holds("runtime")]
-    if kinds is None:
-        return list(named)
     if role == "value":
         # Instants and flags are not amounts.
         columns = [
@@ -77,47 +87,62 @@ def _suited(table: OwnTable, role: str, named: Sequence[str]) -> list[str]:
             for each in columns
             if not each.holds("flag") and not (each.holds("count") and evidence.weight("date", each.name) > 0)
         ]
-    found = evidence.ranked(columns, role, kinds)
+    found = evidence.ranked(columns, role, _KINDS[role])
     fitting = {name for _, name in found}
     known = [name for name in named if name in fitting]
+    if role == "date":
+        looser = [name for points, name in found if points > 0 and name not in known]
+        return list(dict.fromkeys([*_dates(table, found, known, looser), *named]))
     weak = [name for name in known if role == "value" and folded(evidence.currency_at_end(name)[0]) in _WEAK]
     strong = [name for name in known if name not in weak]
     looser = [name for points, name in found if points > (5 if weak else 0) and name not in known]
-    if role == "date" and not looser and not strong:
+    if role == "value":
+        strong, looser = _values(table, strong, looser, weak)
+    return list(dict.fromkeys([*strong, *looser, *weak, *named]))
+
+
+def _dates(
+    table: OwnTable, found: Sequence[tuple[int, str]], strong: Sequence[str], looser: Sequence[str]
+) -> list[str]:
+    """Return columns of instants: those of the end of deals, of common names, and the one made first."""
+    if not looser and not strong:
         # One column of instants needs no name.
-        sure = ("instant", "moment")
+        unnamed = [name for points, name in found if points == 0]
         looser = [
             name
-            for points, name in found
-            if points == 0
-            and evidence.weight("conversion", name) <= 0
-            and any(map(table.profile[name].holds, sure))
+            for name in unnamed
+            if evidence.weight("conversion", name) <= 0
+            and any(map(table.profile[name].holds, ("instant", "moment")))
         ] or [name for _, name in found if evidence.weight("change", name) > 0]
-        looser = looser or [name for points, name in found if points == 0 and _rises(table, name)]
-    total = _total(table, [*strong, *looser, *weak], is_named=bool(strong)) if role == "value" else None
-    if total is not None:
-        strong = [total, *strong]
-    if role == "date":
-        if table.argument == "conversions":
-            # A click comes before its conversion.
-            later = [name for name in [*strong, *looser] if evidence.weight("click", name) <= 0]
-            strong, looser = (
-                [name for name in names if name in later or not later] for names in (strong, looser)
-            )
-        strong = sorted(strong, key=partial(_is_constant, table))
-        looser = _first_made(table, looser) if not strong else looser
-        strong = [*_closed(table, [name for _, name in found]), *strong]
-    elif role == "value" and table.format is None and table.argument == "conversions":
-        looser = [name for name in looser if name not in table.amounts.money.totals.taxes] or looser
-        rivals = strong if total is None else []
-        rivals = rivals or ([] if weak or strong else looser)
-        if len(rivals) > 1:
-            whole = _repeated_total(table, rivals[:2])
-            if whole is None:
-                check_equal(table, role, rivals)
-            else:
-                strong = [whole, *strong]
-    return list(dict.fromkeys([*strong, *looser, *weak, *named]))
+        looser = looser or [name for name in unnamed if _rises(table, name)]
+    if table.argument == "conversions":
+        # A click comes before its conversion.
+        later = [name for name in [*strong, *looser] if evidence.weight("click", name) <= 0]
+        strong, looser = (
+            [name for name in names if name in later or not later] for names in (strong, looser)
+        )
+    strong = sorted(strong, key=partial(_is_constant, table))
+    looser = _first_made(table, looser) if not strong else looser
+    return [*_closed(table, [name for _, name in found]), *strong, *looser]
+
+
+def _values(
+    table: OwnTable, strong: Sequence[str], looser: Sequence[str], weak: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return columns of amounts, the total of the others first, and looser ones without taxes."""
+    total = _total(table, [*strong, *looser, *weak], is_named=bool(strong))
+    best = [*strong] if total is None else [total, *strong]
+    if table.format is not None or table.argument != "conversions":
+        return best, [*looser]
+    others = [name for name in looser if name not in table.amounts.money.totals.taxes] or [*looser]
+    rivals = best if total is None else []
+    rivals = rivals or ([] if weak or best else others)
+    if len(rivals) > 1:
+        whole = _repeated_total(table, rivals[:2])
+        if whole is not None:
+            return [whole, *best], others
+        check_equal(table, "value", rivals)
+    return best, others
 
 
 def _total(table: OwnTable, named: Sequence[str], *, is_named: bool) -> str | None:
@@ -147,11 +172,11 @@ def _repeated_total(table: OwnTable, amounts: Sequence[str]) -> str | None:
     adds_up = "max({0}) = min({0}) AND abs(max({0}) - fsum({1})) < 0.011"
     sums = f"SELECT bool_and({adds_up}) OVER () AND max(count(*)) OVER () > 1"
     sums += " FROM {2} WHERE {3} IS NOT NULL GROUP BY {3} LIMIT 1"
-    for identity in map(table.source.word, candidates(table, "conversion")[:1]):
+    for identity in map(table.word, candidates(table, "conversion")[:1]):
         with suppress(errors.InvalidRequest):
             numbers = [table.amounts.number("value", name, is_count=False) for name in amounts]
             for name, (total, line) in zip(amounts, permutations(numbers), strict=True):
-                query = sums.format(total, line, table.source.relation, identity)
+                query = sums.format(total, line, table.relation, identity)
                 if table.connection.execute(query).fetchall()[:1] == [(True,)]:
                     return name
     return None
@@ -162,10 +187,10 @@ def _rises(table: OwnTable, column: str) -> bool:
     roles = ("user", "conversion", "value", "quantity")
     if not table.profile[column].holds("long") or any(evidence.weight(role, column) > 0 for role in roles):
         return False
-    number = f"TRY_CAST({table.source.word(column)} AS BIGINT)"
+    number = f"TRY_CAST({table.word(column)} AS BIGINT)"
     steps = (
         f"SELECT {number} AS second, second - lag(second) OVER (ORDER BY {sources.quoted(sources.ROW)}) "
-        f"AS step FROM {table.source.relation}"
+        f"AS step FROM {table.relation}"
     )
     rises = (
         f"min(second) > {_FIRST_SECOND} AND max(second) < epoch(now()) + {_YEAR} "
@@ -243,7 +268,7 @@ def _may_be_conversion(table: OwnTable, column: str) -> bool:
 
 def _is_weak_id(table: OwnTable, column: str) -> bool:
     """Return whether a column has names without numbers, or ids that may be of something else."""
-    has_numbers = f"bool_and(regexp_matches({table.source.word(column)}, '[0-9]'))"
+    has_numbers = f"bool_and(regexp_matches({table.word(column)}, '[0-9]'))"
     return evidence.weight("conversion", column) == 0 or (
         _is_name(column) and not table.scalar(f"coalesce({has_numbers}, true)")
     )
@@ -254,7 +279,7 @@ def check_equal(table: OwnTable, role: str, columns: Sequence[str]) -> None:
     first, second = columns[:2]
     if evidence.weight(role, first) != evidence.weight(role, second):
         return
-    words = [table.source.word(name) for name in (first, second)]
+    words = [table.word(name) for name in (first, second)]
     if role == "date":
         # The same instants in two ways of writing, or without their times of day.
         apart = " - ".join(f"epoch({table.instants.moment(name)})" for name in (first, second))

@@ -33,14 +33,14 @@ def views_of(table: OwnTable, page: str) -> str:
         raise errors.InvalidRequest(
             f"conversion_page: {table.name} has no column of pages; columns: {ten(table.source.columns)}"
         )
-    word, row = table.source.word(column), sources.quoted(sources.ROW)
+    word, row = table.word(column), sources.quoted(sources.ROW)
     path = page_views.page_of(
         word, lambda text, *rule: f"regexp_replace({text}, '{rule[0]}', '{rule[1]}', 'g')"
     )
     wanted = sources.literal(page_views.pattern_of(page))
     visit = formats.matching("" if table.format is None else table.format.visit, table.source.columns)
     group = ", ".join(map(sources.quoted, visit)) or row
-    views = f"FROM {table.source.relation} WHERE regexp_matches({path}, {wanted})"
+    views = f"FROM {table.relation} WHERE regexp_matches({path}, {wanted})"
     rows = f"SELECT min({row}) {views} GROUP BY {group}"
     ((count,),) = table.connection.execute(f"SELECT count(*) FROM ({rows})").fetchall()
     kind = "visits with a view of" if visit else "views of"
@@ -61,9 +61,7 @@ def purchases_in(table: OwnTable, named: Mapping[str, columns.Named]) -> str | N
 def without_purchases(table: OwnTable) -> errors.InvalidRequest:
     """Return the error for page views without an event of a purchase, with the names of the events."""
     kinds = list(filter(table.is_filled, table.with_names(columns.COMMON_NAMES["kind"])))
-    names: list[str | None] = (
-        [] if not kinds else table.scalar(f"list(DISTINCT {table.source.word(kinds[0])})")
-    )
+    names: list[str | None] = [] if not kinds else table.scalar(f"list(DISTINCT {table.word(kinds[0])})")
     listed = ten(sorted(filter(None, names)))
     seen = f"; names of events: {listed}" if listed else ""
     return errors.InvalidRequest(
@@ -84,7 +82,7 @@ def say_repeating(table: OwnTable) -> None:
 
 def warn_of_copies(table: OwnTable) -> None:
     """Warn if every row occurs more than once, as in a file that was exported or pasted twice."""
-    rows = f"SELECT * EXCLUDE ({sources.quoted(sources.ROW)}) FROM {table.source.relation}"
+    rows = f"SELECT * EXCLUDE ({sources.quoted(sources.ROW)}) FROM {table.relation}"
     ((least, distinct, once),) = table.connection.execute(
         "SELECT min(n) FILTER (n > 1), count(*) FILTER (n > 1), count(*) FILTER (n = 1) FROM "
         f"(SELECT count(*) AS n FROM ({rows}) AS each GROUP BY hash(each))"
@@ -129,7 +127,7 @@ def warn_of_nothing(table: OwnTable, events: pa.Table) -> None:
 def check_rounded_ids(table: OwnTable) -> None:
     """Warn of ids that a spreadsheet has rounded, such as 1.23E+12; refuse those beyond 2^53."""
     for column in filter(None, map(table.columns.get, ("user", "device", "conversion", "touch"))):
-        word = table.source.word(str(column))
+        word = table.word(str(column))
         is_rounded = f"regexp_matches({word}, '{person_ids.ROUNDED}')"
         if count := table.scalar(f"count(*) FILTER ({is_rounded})"):
             if lost := table.scalar(f"min({word}) FILTER (regexp_matches({word}, '{person_ids.LOST}'))"):
@@ -206,9 +204,9 @@ def count_rows(
 
 def _spared(table: OwnTable, value: str, refunds: Sequence[str], kind: str) -> str:
     """Return SQL for rows that are refunds, and for those refunded in part."""
-    amount = table.source.word(value)
+    amount = table.word(value)
     conditions = [f"regexp_matches({amount}, '{BELOW}')", *([f"({kind}) = 'refund'"] if kind else [])]
-    for refunded in map(table.source.word, refunds[:1]):
+    for refunded in map(table.word, refunds[:1]):
         digits, whole = (rf"regexp_replace({each}, '[.,]00?\D*$|\D', '', 'g')" for each in (refunded, amount))
         conditions.append(f"regexp_matches({refunded}, '[1-9]') AND {digits} <> {whole}")
     return " OR ".join(f"({each})" for each in conditions)
@@ -236,9 +234,9 @@ def leave_out_lines(table: OwnTable, value: str | None, conversion: str | None) 
     """Leave out rows without an amount beside one of the same conversion with it: they are its lines."""
     if conversion is None or value is None:
         return
-    identity, amount = table.source.word(conversion), table.source.word(value)
-    is_line = f"{identity} IN (SELECT {identity} FROM {table.source.relation} WHERE {amount} IS NOT NULL)"
-    query = f"FROM {table.source.relation} WHERE {amount} IS NOT NULL OR ({is_line}) IS NOT TRUE"
+    identity, amount = table.word(conversion), table.word(value)
+    is_line = f"{identity} IN (SELECT {identity} FROM {table.relation} WHERE {amount} IS NOT NULL)"
+    query = f"FROM {table.relation} WHERE {amount} IS NOT NULL OR ({is_line}) IS NOT TRUE"
     ((count,),) = table.connection.execute(f"SELECT count(*) {query}").fetchall()
     if count < table.source.rows:
         conversions = display.counted(count, "conversions")
@@ -273,11 +271,9 @@ def once_each(table: OwnTable, events: pa.Table) -> tuple[pa.Table, bool]:
         if each.name not in {*prices, *table.counted}
         and not any(map(each.holds, ("instant", "flag", "currency")))
     ]
-    words = "".join(f", {table.source.word(name)} AS {quoted(f'of {name}')}" for name in (*prices, *products))
+    words = "".join(f", {table.word(name)} AS {quoted(f'of {name}')}" for name in (*prices, *products))
     whole = ", ".join(map(table.source.text, table.source.columns))
-    lines = (
-        f"SELECT {quoted(sources.ROW)} AS line, hash({whole}) AS whole{words} FROM {table.source.relation}"
-    )
+    lines = f"SELECT {quoted(sources.ROW)} AS line, hash({whole}) AS whole{words} FROM {table.relation}"
     same = [name for name in ("user", "device", "currency") if name in events.column_names]
     apart = " OR ".join(f"count(DISTINCT {quoted(name)}) > 1" for name in same) or "false"
     have_prices, have_products = (

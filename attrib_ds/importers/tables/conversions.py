@@ -198,10 +198,10 @@ def _add_up(
         )
     if "value" in events.column_names:
         _warn_of_totals(table)
-    word = table.source.word(str(table.columns["conversion"]))
+    word = table.word(str(table.columns["conversion"]))
     rows = ", ".join(map(str, rejected["row"].dropna())) or "NULL"
     is_partial = (
-        f"conversion IN (SELECT {word} FROM {table.source.relation} "
+        f"conversion IN (SELECT {word} FROM {table.relation} "
         f"WHERE {sources.quoted(sources.ROW)} IN ({rows}) AND {word} IS NOT NULL)"
     )
     columns = [
@@ -236,7 +236,7 @@ def code_of_rows(table: OwnTable) -> str | None:
         and all(_CODE.fullmatch(value) for value in each.values if value)
     ]
     for name in found[:_MOST_RIVALS]:
-        word = table.source.word(name)
+        word = table.word(name)
         codes, pairs, instants = (f"count(DISTINCT {each})" for each in (word, f"({word}, {at})", at))
         tells = f"{codes} = {pairs} AND {instants} > 2 AND {instants} >= {_MOSTLY} * {codes}"
         numbered = f"bool_and(regexp_matches({word}, '^#[0-9]+$'))"

@@ -8,18 +8,14 @@ from attrib_ds import display, errors
 from attrib_ds.importers.columns import COMMON_NAMES, Named, names_of
 from attrib_ds.importers.content import evidence
 from attrib_ds.importers.tables.candidates import candidates, is_before
+from attrib_ds.importers.tables.instants import OFFSET
 from attrib_ds.importers.tables.own_table import OwnTable
-from attrib_ds.importers.tables.roles import checked, find_column
+from attrib_ds.importers.tables.roles import AS_TEXT, checked, find_column
 from attrib_ds.importers.tables.table import ten
 from attrib_ds.records import sources, written_values
 
-#: Times of day with an offset; texts with a time of day, or with a count of seconds, in lower case.
-_OFFSET: Final = (
-    rf":.*?(z|[+-][0-9]{{1,2}}(:?[0-9]{{2}})?|[a-z]+/[a-z_/-]+|{written_values.ZONES})[)\]]?( ?[(\[].*)?$"
-)
+#: Texts with a time of day, or with a count of seconds, in lower case.
 _CLOCK_OR_COUNT: Final = ":|[0-9]t[0-9]|[0-9] ?[ap]m$|^[0-9]{9,}([.][0-9]+)?$"
-#: How to write instants.
-_AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
 _LOCAL_TIME: Final = re.compile(
     r"\blocal\b|\bort(s)?zeit|\blocale\b|\blokal|местн|現地|当地|현지|yerel|paikallinen|helyi|miejscow",
     re.IGNORECASE,
@@ -86,9 +82,7 @@ def _are_same_days(table: OwnTable, column: str, day: str) -> bool:
 
 
 def _warn_of_times(table: OwnTable, column: str, day: str) -> None:
-    example = table.scalar(
-        f"min({table.source.word(column)}) FILTER ({table.instants.clock(column)} IS NULL)"
-    )
+    example = table.scalar(f"min({table.word(column)}) FILTER ({table.instants.clock(column)} IS NULL)")
     errors.warn(
         f"the column {column!r} of {table.name} is not used: its values, such as "
         f"{display.printable(repr(example))}, are not times of day such as 14:05, so that the days of "
@@ -109,12 +103,12 @@ def take_date(table: OwnTable, columns: Sequence[str]) -> None:
                 )
             table.say(f"{column}: {said}")
     said = table.instants.read[day].advice if day in table.instants.read else "''"
-    form = f"coalesce(nullif({said}, ''), {sources.literal(_AS_TEXT)})"
+    form = f"coalesce(nullif({said}, ''), {sources.literal(AS_TEXT)})"
     table.reject(f"{at} IS NULL", day, "is not a date", form)
     table.columns["date"] = [*columns] if clocks else day
     table.select["date"] = at
     for column in clocks:
-        since_midnight, word = table.instants.clock(column), table.source.word(column)
+        since_midnight, word = table.instants.clock(column), table.word(column)
         table.reject(f"{word} IS NOT NULL AND {since_midnight} IS NULL", column, "is not a time of day")
         at = f"{at} + coalesce({since_midnight}, INTERVAL 0 SECOND)"
         place = table.instants.place_of(day) or table.instants.place_of(column)
@@ -149,7 +143,7 @@ def take_zone(table: OwnTable) -> None:
             "are read as UTC. Name the place with reading=Reading(timezone='Europe/Paris')"
         )
         return
-    word = table.source.word(zones[0])
+    word = table.word(zones[0])
     whens = [
         f"WHEN {sources.literal(name)} THEN {written_values.in_zone(place, at)}"
         for name in table.scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)")
@@ -177,15 +171,15 @@ def take_days(table: OwnTable) -> None:
     """Select whether each instant is a day without a time, as those of a column of midnights are."""
     given = table.columns["date"]
     day, *clocks = names_of(given)
-    kind, word = table.source.types[day], f"lower({table.source.word(day)})"
+    kind, word = table.types[day], f"lower({table.word(day)})"
     is_text = kind == "VARCHAR"
     may_be = is_text or re.fullmatch(r"DATE|TIMESTAMP(_\w+)?", kind) is not None
-    has_offset = f"regexp_matches({word}, '{_OFFSET}')" if is_text else "false"
+    has_offset = f"regexp_matches({word}, '{OFFSET}')" if is_text else "false"
     if may_be and table.instants.are_days(table.select["date"], unless=has_offset):
         table.select["is_day"] = "true"
         return
     written = f"NOT regexp_matches({word}, '{_CLOCK_OR_COUNT}')" if is_text else str(kind == "DATE").lower()
-    without_clock = [f"{table.source.word(column)} IS NULL" for column in clocks]
+    without_clock = [f"{table.word(column)} IS NULL" for column in clocks]
     table.select["is_day"] = " AND ".join([written, *without_clock])
 
 

@@ -48,7 +48,7 @@ class Instants:
 
     def moment(self, column: str) -> str:
         """Return SQL for a column as an instant; the default offset is UTC, the default time midnight."""
-        kind = self.table.source.types[column]
+        kind = self.table.types[column]
         if not (kind in {"DATE", "BOOLEAN"} or kind.startswith("TIMESTAMP")):
             return self._read_as(column).sql
         at = self.table.source.instant(column)
@@ -68,7 +68,7 @@ class Instants:
                     for each in self.table.profile.values()
                     if each.name != column and each.holds("instant")
                 ]
-                texts = [each.name for each in others if self.table.source.types[each.name] == "VARCHAR"]
+                texts = [each.name for each in others if self.table.types[each.name] == "VARCHAR"]
                 orders = {self._instants_of(name, None).order for name in texts} - {None}
             if len(orders) == 1:
                 other = self._instants_of(column, orders == {"dmy"})
@@ -77,10 +77,10 @@ class Instants:
             place = self.place_of(column) if read.is_written else ""
             if place.strip("+0:") and not self.are_days(stored.sql):
                 # Times with an offset of their own keep it.
-                own = f"regexp_matches(lower({self.table.source.word(column)}), {sources.literal(OFFSET)})"
+                own = f"regexp_matches(lower({self.table.word(column)}), {sources.literal(OFFSET)})"
                 local = written_values.in_zone(place, stored.sql)
                 sql = f"CASE WHEN {own} THEN {stored.sql} ELSE {local} END"
-                self.table.connection.execute(f"UPDATE {self.table.source.relation} SET {stored.sql} = {sql}")
+                self.table.connection.execute(f"UPDATE {self.table.relation} SET {stored.sql} = {sql}")
                 stored = replace(stored, said=f"{read.said}, {place}".removeprefix(", "))
             self.read[column] = stored
         return self.read[column]
@@ -138,8 +138,8 @@ class Instants:
         }
         return written_values.instants(
             self.table.connection,
-            self.table.source.relation,
-            self.table.source.word(column),
+            self.table.relation,
+            self.table.word(column),
             dayfirst=dayfirst,
             zones={name: place for name, place in places.items() if place},
         )
@@ -148,13 +148,13 @@ class Instants:
         """Return whether a value is not read as an instant by SQL."""
         return bool(
             self.table.scalar(
-                f"coalesce(bool_or({self.table.source.word(column)} IS NOT NULL AND {sql} IS NULL), false)"
+                f"coalesce(bool_or({self.table.word(column)} IS NOT NULL AND {sql} IS NULL), false)"
             )
         )
 
     def clock(self, column: str) -> str:
         """Return SQL for a time of day as the interval since midnight, UTC by default; NULL if it is none."""
-        twelve = rf"regexp_replace(upper({self.table.source.word(column)}), '\s*([AP])\.?M\.?$', ' \1M')"
+        twelve = rf"regexp_replace(upper({self.table.word(column)}), '\s*([AP])\.?M\.?$', ' \1M')"
         parted = rf"regexp_replace({twelve}, '^(\d{{1,2}})(\d\d)(\d\d)$', '\1:\2:\3')"
         padded = rf"regexp_replace({parted}, '^(\d):', '0\1:')"
         instant = written_values.moment(f"'{_MIDNIGHT} ' || {padded}")
@@ -165,23 +165,23 @@ class Instants:
     def are_days(self, at: str, *, unless: str = "false") -> bool:
         """Return whether SQL is midnight in every row, and a condition holds in none."""
         # How a moment is written is a long text, which DuckDB reads once.
-        rows = f"(SELECT {at} AS moment, {unless} AS other FROM {self.table.source.relation})"
+        rows = f"(SELECT {at} AS moment, {unless} AS other FROM {self.table.relation})"
         days = "coalesce(bool_and(moment = date_trunc('day', moment) AND NOT other), false)"
         return bool(self.table.connection.execute(f"SELECT {days} FROM {rows}").fetchall()[0][0])
 
     def is_mostly(self, column: str, sql: str) -> bool:
         """Return whether SQL is not NULL for more than half of the values of a column."""
-        return bool(self.table.scalar(f"count({sql}) > count({self.table.source.word(column)}) / 2"))
+        return bool(self.table.scalar(f"count({sql}) > count({self.table.word(column)}) / 2"))
 
     def share_in(self, column: str, *, beside: str) -> float:
         """Return the share of instants and days in a column, of the rows with a value in another one."""
         share = f"avg(CAST(({self.moment(column)}) IS NOT NULL AS INTEGER))"
         return float(
-            self.table.scalar(f"coalesce({share} FILTER ({self.table.source.word(beside)} IS NOT NULL), 1)")
+            self.table.scalar(f"coalesce({share} FILTER ({self.table.word(beside)} IS NOT NULL), 1)")
         )
 
     def have_offsets(self, columns: Sequence[str]) -> bool:
         """Return whether some instants in text have an offset of their own, or there are none in text."""
-        texts = [name for name in columns if self.table.source.types[name] == "VARCHAR"]
-        offsets = [f"regexp_matches(lower({self.table.source.word(name)}), '{OFFSET}')" for name in texts]
+        texts = [name for name in columns if self.table.types[name] == "VARCHAR"]
+        offsets = [f"regexp_matches(lower({self.table.word(name)}), '{OFFSET}')" for name in texts]
         return not texts or bool(self.table.scalar(f"coalesce(bool_or({' OR '.join(offsets)}), false)"))

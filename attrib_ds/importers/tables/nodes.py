@@ -155,9 +155,9 @@ def split_pairs(table: OwnTable) -> None:
     parts = [*table.with_names(LEVEL_NAMES["source"]), *table.with_names(LEVEL_NAMES["medium"])]
     if len(pairs) != 1 or parts or candidates(table, "node") == pairs or table.format is not None:
         return
-    word = table.source.word(pairs[0])
+    word = table.word(pairs[0])
     halves = f"split_part({word}, ' / ', 1) AS source, split_part({word}, ' / ', 2) AS medium"
-    query = f"SELECT * EXCLUDE ({sources.quoted(pairs[0])}), {halves} FROM {table.source.relation}"
+    query = f"SELECT * EXCLUDE ({sources.quoted(pairs[0])}), {halves} FROM {table.relation}"
     table.replace_rows(query)
     table.say(f"{pairs[0]} read as source and medium")
 
@@ -194,9 +194,9 @@ def find_views(table: OwnTable, named: Mapping[str, Named]) -> tuple[str, str | 
         referrer = referrer if page and (page not in addresses or referrer in referrers) else None
         if page is not None and page not in addresses:
             # Parameters without an address, as in the logs of servers.
-            word, column = table.source.word(page), sources.quoted(page)
+            word, column = table.word(page), sources.quoted(page)
             query = f"CASE WHEN {word}[1] NOT IN ('/', '?') THEN '/?' ELSE '' END || {word} AS {column}"
-            table.replace_rows(f"SELECT * REPLACE ({query}) FROM {table.source.relation}")
+            table.replace_rows(f"SELECT * REPLACE ({query}) FROM {table.relation}")
     others = [*CLICK_IDS, *(name for names in LEVEL_NAMES.values() for name in names)]
     if page is not None and referrer is None and not tagged and not table.with_names(others):
         # Pages alone tell nothing of where visits come from; words beside them may.
@@ -217,7 +217,7 @@ def take_node(table: OwnTable, columns: Sequence[str]) -> None:
         return
     table.columns["node"] = list(columns)
     levels = [table.levels.get(column) or level_of(column) for column in columns]
-    words = [table.source.word(column) for column in columns]
+    words = [table.word(column) for column in columns]
     if None in levels or len(set(levels)) < len(levels):
         # The names of a user's own levels.
         table.select["levels"] = f"CAST(to_json([{', '.join(words)}]) AS VARCHAR)"
@@ -225,22 +225,22 @@ def take_node(table: OwnTable, columns: Sequence[str]) -> None:
     table.select |= {str(level): word for level, word in zip(levels, words, strict=True)}
     for referrer in table.with_names(COLUMN_NAMES["referrer"])[:1]:
         table.columns["referrer"] = referrer
-        table.select["referrer"] = table.source.word(referrer)
+        table.select["referrer"] = table.word(referrer)
 
 
 def take_views(table: OwnTable, page: str, referrer: str | None) -> None:
     """Select what of page views tells where their visit came from."""
     words = {
-        level: table.source.word(column)
+        level: table.word(column)
         for level, names in LEVEL_NAMES.items()
         for column in list(filter(table.is_filled, table.with_names(names)))[:1]
     }
-    clicks = {name: table.source.word(column) for name in CLICK_IDS for column in table.with_names([name])}
+    clicks = {name: table.word(column) for name in CLICK_IDS for column in table.with_names([name])}
     table.columns |= {"page": page} if referrer is None else {"page": page, "referrer": referrer}
     table.select |= {level: words.get(level, "CAST(NULL AS VARCHAR)") for level in LEVEL_NAMES}
     table.select |= {
-        "landing": export_tables.with_parameters(f"coalesce({table.source.word(page)}, '')", clicks),
-        "came_from": "CAST(NULL AS VARCHAR)" if referrer is None else table.source.word(referrer),
+        "landing": export_tables.with_parameters(f"coalesce({table.word(page)}, '')", clicks),
+        "came_from": "CAST(NULL AS VARCHAR)" if referrer is None else table.word(referrer),
         "is_derived": f"{words.get('campaign', 'NULL')} IS NULL AND "
         f"coalesce(lower({words.get('medium', 'NULL')}) IN ('organic', 'referral', '(none)'), false)",
     }

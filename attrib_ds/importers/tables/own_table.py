@@ -56,14 +56,14 @@ class OwnTable(Table):
 
     def require_any(self, columns: Sequence[str]) -> None:
         """Reject rows without a value in any of some columns."""
-        words = ", ".join(self.source.word(column) for column in columns)
+        words = ", ".join(self.word(column) for column in columns)
         self.rules.append(
             (f"coalesce({words}) IS NULL", sources.literal(f"{' and '.join(columns)} are missing"))
         )
 
     def reject(self, condition: str, column: str, complaint: str, advice: str = "''") -> None:
         """Reject rows by a condition; the reason shows the value and ends with the SQL of an advice."""
-        word = self.source.word(column)
+        word = self.word(column)
         shown = f"left({word}, {_MAX_SHOWN}) || CASE WHEN length({word}) > {_MAX_SHOWN} THEN '…' ELSE '' END"
         problem = f"{sources.literal(f'{column} {complaint}: ')} || chr(39) || {shown} || chr(39) || {advice}"
         self.rules.append(
@@ -81,7 +81,7 @@ class OwnTable(Table):
         """Return the number of valid rows that repeat another one in all columns."""
         is_invalid = " OR ".join(f"({condition})" for condition, _ in self.rules)
         columns = f"* EXCLUDE ({sources.quoted(sources.ROW)})"
-        rows = f"FROM {self.source.relation} WHERE ({where}) AND NOT ({is_invalid})"
+        rows = f"FROM {self.relation} WHERE ({where}) AND NOT ({is_invalid})"
         distinct = f"SELECT count(*) FROM (SELECT DISTINCT {columns} {rows})"
         return int(self.connection.execute(f"SELECT count(*) - ({distinct}) {rows}").fetchall()[0][0])
 
@@ -98,7 +98,7 @@ class OwnTable(Table):
         rows = sql_results.read_arrow(
             self.connection,
             f"SELECT {sources.quoted(sources.ROW)} AS row, {columns}, concat_ws('; ', {reasons}) AS reason "
-            f"FROM {self.source.relation} WHERE {where} ORDER BY {sources.quoted(sources.ROW)}",
+            f"FROM {self.relation} WHERE {where} ORDER BY {sources.quoted(sources.ROW)}",
         )
         is_valid = pc.equal(rows["reason"], "")
         valid = rows.filter(is_valid).drop_columns("reason")
@@ -117,7 +117,7 @@ class OwnTable(Table):
 
     def samples(self, column: str, roles: Sequence[str], count: int) -> tuple[list[str], list[str]]:
         """Return the first values of a column as they stand in the file, and as they are read."""
-        word = self.source.word(column)
+        word = self.word(column)
         role = next((role for role in roles if role in self.select), "")
         sql = self.select.get(role, word)
         if column in self.amounts.read and role != "value":
@@ -129,7 +129,7 @@ class OwnTable(Table):
         read = f"strftime({sql}, '%Y-%m-%d %H:%M:%S UTC')" if role == "date" else f"CAST({sql} AS VARCHAR)"
         rows = self.connection.execute(
             f"SELECT left({word}, {_MAX_SHOWN}), left(coalesce({read}, ''), {_MAX_SHOWN}) "
-            f"FROM {self.source.relation} WHERE {word} IS NOT NULL "
+            f"FROM {self.relation} WHERE {word} IS NOT NULL "
             f"ORDER BY {sources.quoted(sources.ROW)} LIMIT {count}"
         ).fetchall()
         return [before for before, _ in rows], [after for _, after in rows]

@@ -46,18 +46,18 @@ class People:
 
     def _bare(self, column: str) -> str:
         """Return SQL for ids of people without the braces, or the name before an address, around them."""
-        word, values = self.table.source.word(column), self.table.profile[column]
+        word, values = self.table.word(column), self.table.profile[column]
         if values.holds("email") and any(value.endswith((">", ")")) for value in values.values if value):
             return f"coalesce(nullif(regexp_extract({word}, '[<(] *([^<( ]+@[^>) ]+)', 1), ''), {word})"
         return f"trim({word}, '{{}}')" if values.holds("code") else word
 
     def phones(self, column: str) -> set[str]:
         """Return different numbers of telephones of a column, with + where they begin with a country."""
-        word = self.table.source.word(column)
+        word = self.table.word(column)
         digits = _digits(word)
         number = f"CASE WHEN {_is_abroad(word)} THEN '+' || ltrim({digits}, '0') ELSE {digits} END"
         rows = self.table.connection.execute(
-            f"SELECT DISTINCT {number} FROM {self.table.source.relation} WHERE {word} IS NOT NULL "
+            f"SELECT DISTINCT {number} FROM {self.table.relation} WHERE {word} IS NOT NULL "
             f"ORDER BY 1 LIMIT {_MOST_PHONES}"
         ).fetchall()
         return {number for (number,) in rows}
@@ -75,7 +75,7 @@ class People:
                 f"{_is_abroad(word)} OR (starts_with({digits}, '{code}') AND length({digits}) IN ({listed}))"
             )
             known = f"nullif(CASE WHEN {has_code} THEN '' ELSE '{code}' END || ltrim({digits}, '0'), '')"
-        if self.table.profile[column].holds("float") and self.table.source.types[column] == "VARCHAR":
+        if self.table.profile[column].holds("float") and self.table.types[column] == "VARCHAR":
             known = _without_fraction(known)
         nobody = ", ".join(map(sources.literal, self._strangers(column)))
         is_nobody = person_ids.nobody_sql(word) + (f" OR lower({word}) IN ({nobody})" if nobody else "")
@@ -90,13 +90,11 @@ class People:
         """Return the words, such as guest, that stand for nobody in a column of this table."""
         if column not in self._nobody:
             self.table.source.require_exact(self.table.connection, column, self.table.argument)
-            email = next(
-                (self.table.source.word(each) for each in self.table.emails() if each != column), None
-            )
+            email = next((self.table.word(each) for each in self.table.emails() if each != column), None)
             self._nobody[column] = person_ids.strangers(
                 self.table.connection,
-                self.table.source.relation,
-                self.table.source.word(column),
+                self.table.relation,
+                self.table.word(column),
                 email=email,
             )
         return self._nobody[column]
@@ -106,7 +104,7 @@ class People:
         person = self.id_of(column)
         person_ids.warn_of_crowds_in(
             self.table.connection,
-            self.table.source.relation,
+            self.table.relation,
             person,
             place=self.table.argument,
             column=column,

@@ -28,14 +28,12 @@ def shared_id(table: OwnTable, identity: str, value: str | None) -> str:
         return identity
     back = [word for _, of in kinds for word, kind in of.items() if kind in {"refund", "void"}]
     words = ", ".join(map(sources.literal, back)) or "NULL"
-    signs = [f"regexp_matches({table.source.word(value)}, '{BELOW}')"] if value else []
-    is_back = " OR ".join([*signs, *(f"{table.source.word(column)} IN ({words})" for column, _ in kinds)])
+    signs = [f"regexp_matches({table.word(value)}, '{BELOW}')"] if value else []
+    is_back = " OR ".join([*signs, *(f"{table.word(column)} IN ({words})" for column, _ in kinds)])
     shares = {}
     for name in (identity, *others):
-        word = table.source.word(name)
-        sold = (
-            f"SELECT {word} FROM {table.source.relation} WHERE ({is_back}) IS NOT TRUE AND {word} IS NOT NULL"
-        )
+        word = table.word(name)
+        sold = f"SELECT {word} FROM {table.relation} WHERE ({is_back}) IS NOT TRUE AND {word} IS NOT NULL"
         shares[name] = _share(table, is_back, word, f"{word} IN ({sold})")
     best = max(shares, key=lambda name: shares[name])
     return best if shares[identity] < 1 - _MOSTLY and shares[best] >= _MOSTLY else identity
@@ -45,14 +43,14 @@ def take_references(table: OwnTable, identity: str) -> None:
     """Give refunds the id of the sale that another column names."""
     is_back = f"{table.select.get('kind', 'NULL')} IN ('refund', 'void')"
     is_back = f"({is_back}) IS TRUE OR ({table.select.get('value', 'NULL')} < 0) IS TRUE"
-    own, used = table.source.word(identity), table.used()
+    own, used = table.word(identity), table.used()
     if not table.scalar(f"coalesce(bool_or({is_back}), false)"):
         return
     for each in table.profile.values():
         if each.name in used or not each.may_be_id("email", "flag"):
             continue
-        word = table.source.word(each.name)
-        is_known = f"{word} IN (SELECT {own} FROM {table.source.relation}) AND {word} <> {own}"
+        word = table.word(each.name)
+        is_known = f"{word} IN (SELECT {own} FROM {table.relation}) AND {word} <> {own}"
         if _share(table, is_back, word, is_known) >= _MOSTLY:
             known = f"CASE WHEN ({is_back}) AND {is_known} THEN {word} ELSE {own} END"
             table.select["conversion"] = table.stored(known, "VARCHAR")

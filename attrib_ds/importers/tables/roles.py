@@ -22,7 +22,7 @@ _REQUIRED: Final = {
     "spend": ("node part_of_node", "spend"),
 }
 #: How to write instants.
-_AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
+AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
 _HEADER_ROWS: Final = 20
 #: Public files of paths write "conv" and "null".
 _YES: Final = (*rows.YES, "conv")
@@ -108,15 +108,14 @@ def _way_on(table: OwnTable, role: str, called: str) -> str:
             f"summary with costs as the spend; if a column has people, {_how_to_name(called)}"
         )
     unread = role == "date" and _unread_dates(table)
-    return f"{_AS_TEXT.removeprefix('; ')}, or {_how_to_name(called)}" if unread else _how_to_name(called)
+    return f"{AS_TEXT.removeprefix('; ')}, or {_how_to_name(called)}" if unread else _how_to_name(called)
 
 
 def _header_row(table: OwnTable) -> int | None:
     """Return the first of the first rows in which two cells are common names of columns."""
-    words = ", ".join(map(table.source.word, table.source.columns))
+    words = ", ".join(map(table.word, table.source.columns))
     rows = table.connection.execute(
-        f"SELECT {words} FROM {table.source.relation} ORDER BY {sources.quoted(sources.ROW)} LIMIT "
-        f"{_HEADER_ROWS}"
+        f"SELECT {words} FROM {table.relation} ORDER BY {sources.quoted(sources.ROW)} LIMIT {_HEADER_ROWS}"
     ).fetchall()
     names = {folded(name) for of_role in COMMON_NAMES.values() for name in of_role}
     found = [len({folded(cell) for cell in row if cell} & names) > 1 for row in rows]
@@ -149,7 +148,7 @@ def _other_sheets(table: OwnTable) -> str:
 def rows_of_kind(table: OwnTable, words: Collection[str]) -> str | None:
     """Return SQL for the rows whose event has one of some names; None if no row has."""
     for column in filter(table.is_filled, table.with_names(COMMON_NAMES["kind"])):
-        name = f"regexp_replace(lower({table.source.word(column)}), '[^a-z0-9]', '', 'g')"
+        name = f"regexp_replace(lower({table.word(column)}), '[^a-z0-9]', '', 'g')"
         fits = f"{name} IN ({', '.join(map(sources.literal, words))})"
         if table.scalar(f"coalesce(bool_or({fits}), false)"):
             return f"({fits})"
@@ -164,9 +163,9 @@ def flag_sql(table: OwnTable, column: str) -> str:
     InvalidRequest
         If a cell is not a yes or no.
     """
-    if table.source.types[column] == "BOOLEAN":
+    if table.types[column] == "BOOLEAN":
         return f"coalesce({sources.quoted(column)}, false)"
-    word = f"lower({table.source.word(column)})"
+    word = f"lower({table.word(column)})"
     yes, no = (", ".join(map(sources.literal, words)) for words in (_YES, _NO))
     other = table.scalar(f"min({word}) FILTER ({word} NOT IN ({yes}, {no}))")
     if other is not None:
@@ -182,7 +181,7 @@ def take_word(table: OwnTable, role: str, column: str | None, *, optional: bool 
     """Select a column of text, which is required in every row unless it is optional."""
     if column is not None:
         table.source.require_exact(table.connection, column, table.argument)
-        word = table.people.id_of(column) if role == "user" else table.source.word(column)
+        word = table.people.id_of(column) if role == "user" else table.word(column)
         if role == "user":
             table.people.warn_of_crowds(column)
         table.columns[role] = column
@@ -197,7 +196,7 @@ def take_groups(table: OwnTable) -> None:
     for role in GROUPS:
         column = table.best([name for name in table.with_names(COMMON_NAMES[role]) if name not in named])
         if column is not None:
-            table.select[role] = table.source.word(column)
+            table.select[role] = table.word(column)
 
 
 def _likeness(column: str, names: Sequence[str]) -> float:

@@ -119,13 +119,27 @@ class Table:
         """Compute SQL once for each row, as one more column of the table; return its quoted name."""
         name = sources.quoted(f"{sources.COMPUTED}{self._stored}")
         self._stored += 1
-        self.connection.execute(f"ALTER TABLE {self.source.relation} ADD COLUMN {name} {kind}")
-        self.connection.execute(f"UPDATE {self.source.relation} SET {name} = {sql}")
+        self.connection.execute(f"ALTER TABLE {self.relation} ADD COLUMN {name} {kind}")
+        self.connection.execute(f"UPDATE {self.relation} SET {name} = {sql}")
         return name
+
+    @property
+    def relation(self) -> str:
+        """Quoted name of the table of DuckDB."""
+        return self.source.relation
+
+    @property
+    def types(self) -> dict[str, str]:
+        """DuckDB types of the columns."""
+        return self.source.types
+
+    def word(self, column: str) -> str:
+        """Return SQL for a column as trimmed text, NULL if blank."""
+        return self.source.word(column)
 
     def scalar(self, sql: str) -> Any:
         """Return an aggregate of all rows."""
-        return self.connection.execute(f"SELECT {sql} FROM {self.source.relation}").fetchall()[0][0]
+        return self.connection.execute(f"SELECT {sql} FROM {self.relation}").fetchall()[0][0]
 
     def best(self, columns: Sequence[str]) -> str | None:
         """Return the first column with values; exports often have empty ones, used if there is no other."""
@@ -133,7 +147,7 @@ class Table:
 
     def is_filled(self, column: str) -> bool:
         """Return whether any row has a value."""
-        return self.profile[column].filled > 0 or bool(self.scalar(f"count({self.source.word(column)})"))
+        return self.profile[column].filled > 0 or bool(self.scalar(f"count({self.word(column)})"))
 
     def with_names(self, names: Sequence[str]) -> list[str]:
         """Return the columns with one of some names, in order of preference."""
@@ -145,9 +159,9 @@ class Table:
 
     def values(self, column: str) -> list[str]:
         """Return distinct values of a column, the most frequent first; more than ten are cut."""
-        word = self.source.word(column)
+        word = self.word(column)
         rows = self.connection.execute(
-            f"SELECT {word} AS value FROM {self.source.relation} WHERE value IS NOT NULL GROUP BY 1 "
+            f"SELECT {word} AS value FROM {self.relation} WHERE value IS NOT NULL GROUP BY 1 "
             f"ORDER BY count(*) DESC, 1 LIMIT {_MAX_NAMES}"
         ).fetchall()
         return [value for (value,) in rows]

@@ -72,9 +72,7 @@ def _meeting(tables: tuple[OwnTable, OwnTable], columns: Sequence[str | None]) -
     """Return the share of the people in a column of the conversions who are in one of the touchpoints."""
     pair = [(table, str(column)) for table, column in zip(tables, columns, strict=True)]
     is_phone = _are_phones(tables, columns)
-    seen, own = (
-        (table.people.identity(name, is_phone=is_phone), table.source.relation) for table, name in pair
-    )
+    seen, own = ((table.people.identity(name, is_phone=is_phone), table.relation) for table, name in pair)
     people = "(SELECT {} AS person FROM {})".format
     query = (
         f"WITH known AS MATERIALIZED (SELECT DISTINCT person FROM {people(*own)} WHERE person IS NOT NULL "

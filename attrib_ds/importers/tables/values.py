@@ -79,7 +79,7 @@ def find_currency(table: OwnTable, named: Mapping[str, Named], amount: str | Non
     ]
     for column in [*own, *known, *others]:
         # Columns of amounts have similar names.
-        looks = f"bool_and(regexp_full_match({table.source.word(column)}, '{_CURRENCY}'))"
+        looks = f"bool_and(regexp_full_match({table.word(column)}, '{_CURRENCY}'))"
         if table.is_filled(column) if column in known else table.scalar(looks):
             return column
     return next(iter(known), None)
@@ -106,17 +106,17 @@ def refund_columns(table: OwnTable) -> list[str]:
     flags = [
         name
         for name in amounts
-        if table.scalar(f"coalesce(bool_and({table.source.word(name)} IN ('0', '1')), true)")
+        if table.scalar(f"coalesce(bool_and({table.word(name)} IN ('0', '1')), true)")
     ]
     return [] if remaining_columns(table) else [name for name in amounts if name not in flags]
 
 
 def find_minor_units(table: OwnTable, value: str, currency: str | None, code: str | None) -> None:
     """Find whether values, and the refunds beside them, are in minor units, and say it."""
-    texts = [name for name in table.source.columns if table.source.types[name] == "VARCHAR" and name != value]
+    texts = [name for name in table.source.columns if table.types[name] == "VARCHAR" and name != value]
     if table.format is not None or not minor_units.tell(table.connection, table.source, value, texts):
         return
-    unit = sources.literal(code or "") if currency is None else table.source.word(currency)
+    unit = sources.literal(code or "") if currency is None else table.word(currency)
     for column in (value, *refund_columns(table), *remaining_columns(table)):
         if column == value or minor_units.are_whole(table.connection, table.source, column):
             table.amounts.minor[column] = minor_units.divisor(unit)
@@ -143,7 +143,7 @@ def take_number(
     number = table.amounts.number(role, column, is_count=is_count)
     allowed = f"isfinite({number})" + ("" if minimum is None else f" AND {number} >= {minimum}")
     complaint = "is not a number" if minimum is None else f"is not a number of at least {minimum:g}"
-    is_left_out = f"({table.source.word(column)} IS NULL AND {optional_if})"
+    is_left_out = f"({table.word(column)} IS NULL AND {optional_if})"
     table.columns[role] = column
     table.select[role] = f"CASE WHEN {is_left_out} THEN {default} WHEN {allowed} THEN {number} END"
     table.reject(f"NOT {is_left_out} AND ({allowed}) IS DISTINCT FROM true", column, complaint)
@@ -176,7 +176,7 @@ def take_values(
 def take_product(table: OwnTable, price: str, quantity: str) -> None:
     """Select prices times quantities as the values; a price without a quantity is rejected."""
     take_number(table, "value", price, optional_if="true")
-    is_free = f"{table.source.word(price)} IS NULL"
+    is_free = f"{table.word(price)} IS NULL"
     take_number(table, "quantity", quantity, optional_if=is_free, is_count=True)
     # Prices and quantities are decimal numbers, so that their product is one too.
     table.select["value"] = f"round(({table.select['value']}) * ({table.select.pop('quantity')}), 6)"
@@ -214,7 +214,7 @@ def take_less(table: OwnTable, named: Mapping[str, Named]) -> None:
 
 def know_currencies(table: OwnTable, column: str | None, code: str | None) -> None:
     """Let amounts be in the currencies of a column, or of a code where it has none."""
-    words = [] if column is None else table.scalar(f"list(DISTINCT {table.source.word(column)})") or []
+    words = [] if column is None else table.scalar(f"list(DISTINCT {table.word(column)})") or []
     table.amounts.currencies = {
         code for code in [*map(code_of, filter(None, words)), code] if code is not None
     }
@@ -249,7 +249,7 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
             table.select["currency"] = f"coalesce({own or 'NULL'}, {default or 'NULL'})"
         return
     table.columns["currency"] = column
-    word = table.source.word(column)
+    word = table.word(column)
     words = table.scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)") or []
     codes = {word: known for word in sorted(words) if (known := code_of(word)) is not None}
     whens = " ".join(
@@ -267,6 +267,6 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
 
 def _is_american(table: OwnTable, amount: str) -> bool:
     """Return whether amounts have the sign $, and dates begin with the month."""
-    has_sign = f"coalesce(bool_and(starts_with(ltrim({table.source.word(amount)}, '(-+'), '$')), false)"
+    has_sign = f"coalesce(bool_and(starts_with(ltrim({table.word(amount)}, '(-+'), '$')), false)"
     orders = {each.order for each in table.instants.read.values()} - {None}
     return orders == {"mdy"} and bool(table.scalar(has_sign))
