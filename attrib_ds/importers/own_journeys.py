@@ -33,6 +33,7 @@ from attrib_ds.importers.tables.dates import find_date, take_date, take_zone
 from attrib_ds.importers.tables.nodes import (
     find_node,
     find_views,
+    left_over,
     split_pairs,
     take_node,
     take_views,
@@ -445,6 +446,8 @@ def find_columns(rows: object, file: File, roles: Collection[str], reading: Read
     for role in roles:
         if role == "node":
             found[role] = find_node(table, {}, required=False)
+            if not found[role] and file == "touchpoints":
+                found[role] = [column for column in [left_over(table)] if column is not None]
         elif role == "date":
             found[role] = find_date(table, {}, required=False)
         else:

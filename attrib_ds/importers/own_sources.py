@@ -1,19 +1,20 @@
 """Sources that orders carry themselves: a shop's order attribution, UTM parameters, a landing page."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
 import duckdb
 
 from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.importers.columns import folded
+from attrib_ds.importers.columns import folded, names_of
 from attrib_ds.importers.content import evidence
 from attrib_ds.importers.formats import known_formats
 from attrib_ds.importers.reading import Reading
 from attrib_ds.importers.tables.candidates import candidates
-from attrib_ds.importers.tables.nodes import LEVEL_NAMES, find_node, find_views
+from attrib_ds.importers.tables.nodes import LEVEL_NAMES, find_node, find_views, level_of
 from attrib_ds.importers.tables.own_table import OwnTable
 from attrib_ds.records import export_tables, sources
 from attrib_ds.traffic.channel_rules import COLUMN_NAMES
@@ -29,7 +30,7 @@ _LANDINGS: Final = ("landingsite", "landingpage", "landingurl", "landingpageurl"
 _REFERRERS: Final = ("referringsite", "referer", *COLUMN_NAMES["referrer"])
 #: A source and a medium in one cell, and how WooCommerce shows the source of an order.
 _SHOWN: Final = "^(?:(?:Source|Organic|Referral): .+|Direct|.+ / .+)$"
-_HALF: Final = 0.5
+_HALF, _MOSTLY = 0.5, 0.7
 
 
 class OwnSource:
@@ -39,18 +40,26 @@ class OwnSource:
     ----------
     table : OwnTable
         The orders.
+    node : list of str, optional
+        If orders are alone, the columns of their source; those of channels or partners if there are none.
     """
 
-    def __init__(self, table: OwnTable) -> None:
+    def __init__(self, table: OwnTable, node: Sequence[str] | None = None) -> None:
         self.table = table
         self.sql = dict.fromkeys((*LEVEL_NAMES, "came_from"), "CAST(NULL AS VARCHAR)")
         self.columns: list[str] = []
         self._known: list[str] = []
         #: Columns that are not of a first touch: the last one is next to an order.
         self._later = [name for name in table.source.columns if not _OF_FIRST.search(folded(name))]
+        if node:
+            self._later = []
+            self._take_node(node)
         self._take_words()
         self._take_addresses()
         self._clicked = self._take_click()
+        if node is not None and not self._known:
+            lone = find_node(table, {}, required=False) or self._called(LEVEL_NAMES["campaign"])[:1]
+            self._take_node(list(filter(self._has_visits, lone)))
         is_known = f"coalesce({', '.join(self._known) or 'NULL'}) IS NOT NULL"
         #: SQL for whether an order has a source, and the number of those that have one.
         self.is_known, self.count = is_known, table.scalar(f"count(*) FILTER ({is_known})")
@@ -78,6 +87,17 @@ class OwnSource:
             )
             self._take("source", column, f"regexp_extract({shown}, '^(?:[A-Z][a-z]+: )?(.*?)(?: / .*)?$', 1)")
             self.sql["medium"] = f"nullif(lower({kind} || {medium}), '')"
+
+    def _take_node(self, columns: Sequence[str]) -> None:
+        """Take a column of channels, partners or sources, or several levels of those."""
+        for column in columns:
+            level = self.table.levels.get(column) or level_of(column) or ""
+            self._take("source" if len(columns) == 1 else level or [*LEVEL_NAMES][len(self._known)], column)
+
+    def _has_visits(self, column: str) -> bool:
+        """Return whether a column does not have points of sale only."""
+        words = {"".join(evidence.words_of(value)) for value in self.table.profile[column].values if value}
+        return not words <= {*evidence.WORDS["runtime"], *evidence.WORDS["shop"]}
 
     def _take_addresses(self) -> None:
         """Take the landing page, its referrer, and ids of clicks in columns of their own."""
@@ -154,6 +174,19 @@ def _has_views(table: OwnTable, reading: Reading) -> bool:
     return not any(map(table.scalar, have_amounts))
 
 
+def _has_leads(table: OwnTable) -> bool:
+    """Return whether rows are leads, such as entries of a form: most are of another person."""
+    names = [*table.source.columns, Path(table.name).stem]
+    are_visits = any(evidence.weight("click", name) > 0 or "session" in folded(name) for name in names)
+    phones = [each.name for each in table.profile.values() if each.holds("phone")]
+    people = [table.profile[name] for name in (*table.emails(), *phones)]
+    return (
+        not are_visits
+        and any(evidence.weight(role, name) > 0 for role in ("lead", "question") for name in names)
+        and any(each.distinct >= _MOSTLY * each.filled for each in people)
+    )
+
+
 def alone(
     connection: duckdb.DuckDBPyConnection, rows: object, reading: Reading
 ) -> tuple[OwnTable | None, OwnSource | None]:
@@ -169,8 +202,11 @@ def alone(
         ids = [
             table.profile[name] for role in ("conversion", "value") for name in candidates(table, role)[:1]
         ]
-        has_orders = any(each.filled > _HALF * each.rows for each in ids) and not candidates(table, "flag")
+        has_orders = any(each.filled > _HALF * each.rows for each in ids) or _has_leads(table)
+        has_orders = has_orders and not candidates(table, "flag")
         has_orders = has_orders and not {"flag", "touch"} & {*reading.columns}
         has_orders = has_orders and not _has_views(table, reading)
-    own = OwnSource(table) if has_orders and "node" not in reading.columns else None
+    node = names_of(reading.columns.get("node", ()))
+    has_orders = has_orders and not (node and table.format)
+    own = OwnSource(table, node if table.format is None else None) if has_orders else None
     return table, own if own is not None and own.count else None

@@ -67,7 +67,10 @@ _OFFSET: Final = (
     r"(?:[(\[]?((?:UTC|GMT)?\s?[+-]\d{1,2}:?\d{0,2}|[A-Z][a-z]+/[A-Za-z_/-]+|[A-Z]{2,5}|[Zz])[)\]]?"
     r"\s*(?:[(\[].*[)\]])?)?"
 )
-_TIME: Final = r"(\d{1,2})(?:\s?[hH]|[:.時点點시])\s?(\d{2})?(?:[:.m分분]\s?(\d{2})(?:[.,:](\d+))?[s秒초]?)?[分분]?(?:\s?Uhr)?\s*"
+_TIME: Final = (
+    r"(\d{1,2})(?:\s?[hH]|[:.時点點시])\s?(\d{2})?(?:[:.m分분]\s?(\d{2})(?:[.,:](\d+))?[s秒초]?)?[分분]?"
+    r"(?:\s?Uhr)?\s*"
+)
 #: Words before the time of day.
 _AT: Final = "at|um|om|à|às|a las|alle|(?:alle )?ore|klo?[.]?|ob?|ve?|в|о|godz[.]?|saat|pukul|lúc|στις"
 _CLOCK: Final = (

@@ -5,7 +5,7 @@ import pytest
 
 import attrib_ds as at
 from attrib_ds.commands.cli import main
-from attrib_ds.errors import InputWarning
+from attrib_ds.errors import InputWarning, InvalidRequest
 
 pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 
@@ -176,3 +176,32 @@ def test_events_with_properties_are_visits_and_purchases(tmp_path):
     journeys = at.read_journeys(path)
     assert len(journeys.interactions) == 3
     assert last(journeys.paths()) == {"google/cpc": 49.9}
+
+
+@pytest.mark.parametrize(
+    "name", ["Canal", "Channel", "Partner", "Booking source", "渠道", "How did you hear about us?"]
+)
+def test_a_channel_or_a_partner_is_the_source_of_orders_alone(name):
+    journeys = at.read_journeys(orders(**{name: ["DealHub", "Expedia", "DealHub"]}))
+    assert last(journeys.paths()) == {"DealHub": 120, "Expedia": 60}
+
+
+def test_points_of_sale_are_not_the_source_of_orders_unless_they_are_named():
+    shops = orders(Source=["web", "pos", "web"])
+    with pytest.raises(
+        InvalidRequest, match=r"name the source of these orders with .*columns=\{'node': COLUMN"
+    ):
+        at.read_journeys(shops)
+    journeys = at.read_journeys(shops, reading=at.Reading(columns={"node": "Source"}))
+    assert last(journeys.paths()) == {"web": 120, "pos": 60}
+
+
+def test_leads_without_an_amount_are_conversions_and_visits_are_not():
+    leads = orders(**UTM).drop(columns=["total", "order_id"]).assign(customer_email=list("abc"))
+    leads["customer_email"] += "@x.example"
+    with pytest.raises(InvalidRequest, match="pass the conversions in a file of their own"):
+        at.read_journeys(leads)
+    journeys = at.read_journeys(leads.assign(message="a quote, please", transaction_id=None))
+    credits = at.attribute(journeys.paths(), "last_touch")
+    assert credits["conversions"].sum() == 3
+    assert "google/cpc/c1" in {*credits["node_id"]}

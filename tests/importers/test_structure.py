@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import attrib_ds as at
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InputWarning, InvalidRequest
 from attrib_ds.importers.content import amounts
 from attrib_ds.importers.content.evidence import currency_at_end
 
@@ -181,12 +181,7 @@ def test_pages_without_a_referrer_do_not_hide_words_that_may_tell_the_source():
         url="https://shop.example/", xs=["ad", "ad", "post", "post", "ad"]
     )
     orders = orders_of(date="2025-03-05T08:00:00Z", value=1.5)
-    with pytest.raises(InvalidRequest, match="no column that looks like the node"):
-        at.read_journeys(visits, orders)
-    assert {*at.read_journeys(visits, orders, reading=at.Reading(columns={"node": "xs"})).nodes["_id"]} >= {
-        "ad",
-        "post",
-    }
+    assert {*at.read_journeys(visits, orders).nodes["_id"]} >= {"ad", "post"}
 
 
 def test_page_views_of_events_are_touchpoints_beside_orders():
@@ -260,3 +255,79 @@ def test_addresses_with_campaigns_tell_more_than_the_referrers_beside_them():
     visits.loc[1:2, "referrer"] = "https://www.google.com/"
     orders = orders_of(date="2025-03-02T09:00:00Z", total=10.0)
     assert set(at.read_journeys(visits, orders).interactions["nodeId"]) == {"news/email/may"}
+
+
+#: Visits of three people, of whom two come twice.
+TOUCHES = pd.DataFrame(
+    {
+        "clicked_at": [f"2025-03-0{day}T08:00:00Z" for day in range(1, 6)],
+        "email": [PEOPLE[each] for each in (0, 1, 1, 2, 2)],
+        "x": ["Spring", "Spring", "Course", "Spring", "Course"],
+    }
+)
+
+
+def test_the_only_other_column_of_words_is_the_node():
+    orders = orders_of(date="2025-03-10", total=[1.5, 2.5, 3.5, 4.5, 5.5])
+    with pytest.warns(InputWarning, match="the node is x, the only other column of words"):
+        journeys = at.read_journeys(TOUCHES, orders)
+    assert [*journeys.interactions["nodeId"]] == [*TOUCHES["x"]]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"x": ["Ann", "Bob", "Bob", "Cleo", "Cleo"]},
+        {"x": ["gold", "free", "free", "gold", "gold"]},
+        {"x": ["S1", "S2", "C3", "S4", "C5"]},
+        {"y": ["a", "b", "a", "a", "b"]},
+        {"x": ["yes", "no", "no", "no", "yes"]},
+        {"x": [None, None, None, "Spring", "Course"]},
+    ],
+)
+def test_names_traits_ids_flags_and_two_columns_of_words_are_not_the_node(other):
+    with pytest.raises(InvalidRequest, match="no column that looks like the node"):
+        at.read_journeys(TOUCHES.assign(**other), orders_of(date="2025-03-10", total=1.5))
+
+
+@pytest.mark.parametrize("name", ["媒体", "채널", "القناة", "Κανάλι", "ช่องทาง", "Kontaktart", "चैनल"])
+def test_channels_are_known_in_many_languages(name):
+    journeys = at.read_journeys(
+        TOUCHES.rename(columns={"x": name}).assign(y=["a", "b", "a", "a", "b"]), orders_of(date="2025-03-10")
+    )
+    assert [*journeys.interactions["nodeId"]] == [*TOUCHES["x"]]
+
+
+@pytest.mark.parametrize("parts", ["traffic_source.{}", "utm.{}", "traffic_source_{}"])
+def test_a_name_beside_a_source_and_a_medium_is_the_campaign(parts):
+    named = {parts.format(part): [f"{part[0]}1"] * 5 for part in ("name", "medium", "source")}
+    journeys = at.read_journeys(TOUCHES.drop(columns="x").assign(**named), orders_of(date="2025-03-10"))
+    assert {*journeys.interactions["nodeId"]} == {"s1/m1/n1"}
+
+
+def test_modes_that_all_rows_share_are_not_people():
+    touches = pd.DataFrame(
+        {
+            "kind": "event",
+            "env": ["production", "sandbox", "production"],
+            "k": ["u1a", "u2b", "u3c"],
+            "at": "2025-03-01",
+        }
+    ).assign(channel=["Search", "Mail", "Mail"])
+    orders = touches.drop(columns="channel").assign(
+        order_id=[1, 2, 3], total=[1.5, 2.5, 3.5], at="2025-03-02"
+    )
+    journeys = at.read_journeys(touches, orders)
+    assert journeys.columns["touchpoints"]["user"] == "k"
+
+
+def test_amounts_of_the_east_have_a_decimal_point():
+    orders = pd.DataFrame(
+        {
+            "주문번호": ["1", "2"],
+            "이메일": PEOPLE[:2],
+            "주문일시": "2025-03-10",
+            "결제금액": ["45,000", "22,000"],
+        }
+    )
+    assert values_of(orders) == {"1": 45_000, "2": 22_000}

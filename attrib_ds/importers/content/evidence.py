@@ -62,7 +62,7 @@ _OF_VISITS: Final = re.compile("utm|source|traffic|campaign|attribution|referr|a
 #: Where the names of objects, tables and columns end in one name.
 _SEGMENTS: Final = re.compile(r"[.\[\]>:]|\s-\s")
 #: Words of languages that have no blanks between them.
-_EASTERN: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+EASTERN: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def weight(role: str, name: str) -> int:
         for start in range(len(words))
         for length in range(1, _LONGEST_NAME + 1)
     }
-    for word in filter(_EASTERN.search, words):
+    for word in filter(EASTERN.search, words):
         parts |= {word[at : at + size] for at in range(len(word)) for size in range(2, _LONGEST_WORD + 1)}
     best, worst, whole = 0, 0, {"".join(words)}
     for each, points, pattern, is_whole in _weights():
@@ -297,13 +297,13 @@ def of_level(level: str, names: Sequence[str]) -> list[str]:
 
     Examples
     --------
-    >>> names = ["traffic_source.name", "traffic_source.medium", "traffic_source.source", "user.name"]
+    >>> names = ["#", "traffic_source.name", "traffic_source.medium", "traffic_source.source", "user.name"]
     >>> [of_level(level, names) for level in ("source", "campaign")]
     [['traffic_source.source'], ['traffic_source.name']]
     """
     beside: dict[tuple[str, ...], dict[str, str]] = {}
     for name in names:
-        *before, last = words_of(name)
+        *before, last = words_of(name) or [name]
         beside.setdefault(tuple(before), {})[last] = name
     campaigns = [
         name

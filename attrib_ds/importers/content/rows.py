@@ -206,7 +206,9 @@ class Rows:
         """Return the columns of statuses or kinds, with the class of each of their words."""
         found = []
         named = self.named(of)
-        for column in [*named, *(name for name in self.columns if name not in named)]:
+        # What people write in a form is no status.
+        others = [name for name in self.columns if name not in named and evidence.weight("lead", name) <= 0]
+        for column in [*named, *others]:
             words = self.words(column)
             if not words or (column not in named and len(words) > _MOST_UNNAMED):
                 continue

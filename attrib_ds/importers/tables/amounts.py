@@ -116,8 +116,8 @@ class Amounts:
                     field=role,
                     is_count=is_count,
                     currencies=evidence.currencies_in(column) or self.currencies,
-                    # What the other columns show holds for the whole file.
-                    otherwise=lambda: self.money.mark,
+                    # What others show holds for the whole file. The East writes decimals with a point.
+                    otherwise=lambda: self.money.mark or ("." if evidence.EASTERN.search(column) else None),
                 )
                 self.read[column] = replace(read, sql=self.table.stored(read.sql, "DOUBLE"))
             sql = self.read[column].sql

@@ -62,8 +62,39 @@ def find_node(
     # A campaign alone is a node of visits, but not of spend, which has the path to it.
     alone = parts if table.argument == "touchpoints" else []
     found = table.best([*candidates(table, "part_of_node"), *of_nodes, *alone])
+    if not found and required and table.argument == "touchpoints":
+        found = left_over(table)
     found = found or find_column(table, "node", named, required=required, called=called)
     return [] if found is None else [found]
+
+
+def left_over(table: OwnTable) -> str | None:
+    """Return the only column that may tell where visits come from by its values, and say it."""
+    found = [
+        each.name
+        for each in table.profile.values()
+        if each.name not in table.used()
+        and evidence.may_be_node(each)
+        and not _is_of_people(table, each.name)
+    ]
+    if len(found) != 1:
+        return None
+    table.say(f"the node is {found[0]}, the only other column of words")
+    return found[0]
+
+
+def _is_of_people(table: OwnTable, column: str) -> bool:
+    """Return whether a column has a name for each person, or one word for all rows of a person."""
+    user = table.columns.get("user", table.columns.get("device"))
+    if not isinstance(user, str):
+        return False
+    person, word = table.source.word(user), table.source.word(column)
+    is_in = f"FILTER ({word} IS NOT NULL)"
+    people, words, pairs, rows = table.scalar(
+        f"[count(DISTINCT {person}) {is_in}, count(DISTINCT {word}), "
+        f"count(DISTINCT ({person}, {word})) {is_in}, count({word})]"
+    )
+    return bool(people > 2 and pairs == people and (words == people or 2 * rows >= 3 * people))
 
 
 def _campaigns_of(table: OwnTable, channel: str) -> list[str]:
@@ -71,7 +102,7 @@ def _campaigns_of(table: OwnTable, channel: str) -> list[str]:
     others = [*table.with_names(LEVEL_NAMES["source"]), *table.with_names(LEVEL_NAMES["medium"])]
     if evidence.weight("node", channel) <= 0 or any(map(table.is_filled, others)):
         return []
-    named = [name for name in table.source.columns if evidence.names_level("campaign", name)]
+    named = evidence.of_level("campaign", table.source.columns)
     return list(filter(table.is_filled, [*table.with_names(LEVEL_NAMES["campaign"]), *named]))[:1]
 
 
@@ -84,7 +115,7 @@ def _levels_by_content(table: OwnTable) -> list[str]:
     levels = ("source", "medium", "campaign")
     by_name = {
         level: [name for name in table.with_names(LEVEL_NAMES[level]) if table.is_filled(name)]
-        or [each.name for each in columns if evidence.names_level(level, each.name)]
+        or evidence.of_level(level, [each.name for each in columns])
         for level in levels
     }
     if not any(by_name.values()):

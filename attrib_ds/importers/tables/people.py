@@ -3,12 +3,14 @@
 from typing import Final
 
 from attrib_ds.importers.columns import folded
-from attrib_ds.importers.content import evidence
+from attrib_ds.importers.content import evidence, rows
 from attrib_ds.importers.tables.table import Table
 from attrib_ds.records import person_ids, sources
 
 #: Rows from which on a column with two values has no people.
 _FEW_ROWS: Final = 10
+#: Roles of columns without people.
+_NO_PEOPLE: Final = ("source", "medium", "campaign", "node", "kind", "status")
 #: Last digits of a number of a telephone that are dialled at home, and numbers that are compared.
 _LOCAL_DIGITS, _MOST_PHONES = 8, 5_000
 
@@ -34,8 +36,9 @@ class People:
             each
             for each in self.table.profile.values()
             if each.may_be_id() or (each.holds("float") and not each.holds("instant"))
-            # Two values in many rows are a flag or a fee.
+            # One value in all rows is a mode, and two in many rows are a flag or a fee.
             if each.distinct > 2 or each.filled < _FEW_ROWS
+            if evidence.weight("user", each.name) > 0 or not _is_mode(each)
         ]
         return sorted(found, key=lambda each: -evidence.weight("user", each.name))
 
@@ -114,6 +117,14 @@ class People:
         """Return whether the ids of persons are missing for several addresses of guests."""
         is_guest = f"{self.id_of(person)} IS NULL"
         return bool(self.table.scalar(f"count(DISTINCT {self.id_of(email)}) FILTER ({is_guest}) > 1"))
+
+
+def _is_mode(column: evidence.Column) -> bool:
+    """Return whether a column has one value in all rows, statuses, or what its name says of a visit."""
+    words = {value for value in column.values if value}
+    is_one = len(words) == 1 < column.filled and not column.holds("email") and not column.holds("code")
+    is_status = len(words) <= _FEW_ROWS and all(rows.class_of("status", word) for word in words)
+    return is_one or is_status or any(evidence.names_level(role, column.name) for role in _NO_PEOPLE)
 
 
 def _digits(word: str) -> str:

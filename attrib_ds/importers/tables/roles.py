@@ -45,7 +45,8 @@ def find_column(
     if (name := named.get(role)) is not None:
         return checked(table, role, name, called)
     column = table.best(candidates(table, role))
-    if role == "user" and column is not None and table.source.rows and not table.is_filled(column):
+    is_id = role in {"user", "conversion"}
+    if is_id and column is not None and table.source.rows and not table.is_filled(column):
         column = None
     if column is None and required:
         raise errors.InvalidRequest(
@@ -107,6 +108,10 @@ def _way_on(table: OwnTable, role: str, called: str) -> str:
             "paths need one row per visit or contact, with an id of the person; export those, and pass a "
             f"summary with costs as the spend; if a column has people, {_how_to_name(called)}"
         )
+    if role == "flag":
+        of_orders = [name for each in ("conversion", "value") for name in candidates(table, each)]
+        source = "name the source of these orders with columns={'node': COLUMN}, " if of_orders else ""
+        return f"{source}pass the conversions in a file of their own, or {_how_to_name(called)}"
     unread = role == "date" and _unread_dates(table)
     return f"{AS_TEXT.removeprefix('; ')}, or {_how_to_name(called)}" if unread else _how_to_name(called)
 
