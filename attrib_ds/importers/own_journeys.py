@@ -68,7 +68,7 @@ def read_journeys(
     touchpoints : str, Path or DataFrame
         One row per touchpoint: a CSV, NDJSON, Parquet or XLSX file, or a table; or an access log. Exports of
         known services are read as they come, with a warning that says which rows count. Without conversions,
-        orders that carry their own source, such as UTM parameters: it is the last touchpoint of each.
+        orders or leads with their own source, such as UTM parameters or a channel: their last touchpoint.
     conversions : str, Path or DataFrame, or a list of those, optional
         One row per conversion. If several files have it, the latest state counts. Without this table,
         touchpoints whose flag column is 1, true, t, yes or y are conversions. A table without rows is a

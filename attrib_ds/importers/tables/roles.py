@@ -26,7 +26,7 @@ AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
 _HEADER_ROWS: Final = 20
 #: Public files of paths write "conv" and "null".
 _YES: Final = (*rows.YES, "conv")
-_NO: Final = (*rows.NO, "null", "none", "nan")
+_NO: Final = (*rows.NO, "nan")
 
 
 def find_column(
