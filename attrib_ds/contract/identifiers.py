@@ -160,6 +160,11 @@ def code_of(word: str) -> str | None:
     return code if code in CURRENCIES else None
 
 
+def coded(currency: Any) -> Any:
+    """Return the code that a user's text stands for; anything else stays, for the request to refuse."""
+    return (code_of(currency) or currency) if isinstance(currency, str) else currency
+
+
 #: Local parts that are valid whatever the domain; the bounds leave room for a longer form of the domain.
 _PLAIN_LOCAL_PART: Final = re.compile(r"[A-Za-z0-9_-]+(?:[.+][A-Za-z0-9_-]+)*")
 _LONGEST_PLAIN_EMAIL: Final = 64

@@ -120,7 +120,8 @@ def read_conversions(
         "currency": ibis.null("string"),
     }
     if value is not None or source.has("value"):
-        read["value"] = source.numbers(value or "value", role="value", maximum=MOST_VALUE)
+        amounts = source.numbers(value or "value", role="value", maximum=MOST_VALUE, optional=True)
+        read["value"] = amounts.fill_null(0.0)
     if currency is not None or source.has("currency"):
         own = "currency" if source.has("currency") else None
         read["currency"] = source.currencies(currency, default=own)
@@ -415,10 +416,16 @@ class Input:
         return parsed
 
     def numbers(
-        self, name: str, *, role: str | None, minimum: float | None = None, maximum: float | None = None
+        self,
+        name: str,
+        *,
+        role: str | None,
+        minimum: float | None = None,
+        maximum: float | None = None,
+        optional: bool = False,
     ) -> Any:
         """Return finite numbers as doubles."""
-        values = self._complete(name, role)
+        values = self._column(name, role) if optional else self._complete(name, role)
         kind = values.type()
         if not (kind.is_numeric() or kind.is_boolean() or name in self.untyped):
             self._refuse(name, kind, "numbers")
