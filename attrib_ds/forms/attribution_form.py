@@ -29,7 +29,7 @@ from attrib_ds.forms.controls import (
     uploads,
 )
 from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, frame_downloads
-from attrib_ds.importers.columns import names_of
+from attrib_ds.importers.columns import Named, names_of
 from attrib_ds.importers.journeys import Journeys
 from attrib_ds.importers.own_journeys import Found, find_columns, read_journeys, with_sheets
 from attrib_ds.importers.preview import preview_files
@@ -170,6 +170,8 @@ _FIRST_MODELS: Final = ("last_touch", "linear")
 #: What a column of each file can be, in words, by role.
 _ROLES: Final[dict[File, dict[str, str]]] = form_fields.TEXTS["roles"]
 _FOUND: Final = "(as found)"
+#: Choice of no column.
+_NONE: Final = "(none)"
 #: Rejected rows that are shown.
 _SHOWN: Final = 20
 #: What to choose from where a file does not say how it is written, with the value of the argument.
@@ -223,7 +225,10 @@ def own_files() -> Form:
     )
     left_out = ("event_type", "level", "adjustments", "in_currency", "rates", "later_rate")
     paths = Step(Journeys.paths, "paths", first=("lookback",), leave_out=left_out)
-    waits = "Choose a file of visits and one of conversions. Their first rows appear here, then the credits."
+    waits = (
+        "Choose a file of visits and one of conversions. Their first rows appear here, then the credits. "
+        "Orders that carry their source need no visits: choose them alone as visits, and press Credit."
+    )
     steps = [journeys, paths, _CREDITS]
     form = Form("own_files", steps, None, _show_own, {"models": _FIRST_MODELS}, waits=waits)
     choice: Any = form.control("columns")
@@ -262,7 +267,10 @@ def reading_of(form: Form) -> Any:
     reading = {name: value[name] for name in ("columns", "order_sources", *_DOUBTS) if name in value}
     with suppress(errors.AttribError), elements.heard():
         preview = preview_files(
-            value["touchpoints"], value["conversions"], spend=value.get("spend"), reading=Reading(**reading)
+            value["touchpoints"],
+            value.get("conversions"),
+            spend=value.get("spend"),
+            reading=Reading(**reading),
         )
         choice: Any = form.control("columns")
         choice.show(preview.attrs["reading"], is_whole=form.error is None)
@@ -349,9 +357,13 @@ class ColumnChoice(Control):
             files[name].watch(partial(self._find, name))
 
     @property
-    def value(self) -> dict[str, str] | None:
+    def value(self) -> dict[str, Named] | None:
         """The chosen columns, by role."""
-        chosen = {role: menu.value for role, menu in self._menus.items() if self._is_chosen(role)}
+        chosen: dict[str, Named] = {
+            role: [] if menu.value == _NONE else menu.value
+            for role, menu in self._menus.items()
+            if self._is_chosen(role)
+        }
         # A column that is named for visits counts for conversions too, unless they have one of their own.
         for role in ("user", "date"):
             found = self._found.get(f"conversion_{role}", [])
@@ -360,11 +372,12 @@ class ColumnChoice(Control):
         return chosen or None
 
     @value.setter
-    def value(self, columns: Mapping[str, str] | None) -> None:
+    def value(self, columns: Mapping[str, Named] | None) -> None:
         for role in columns or {}:
             errors.check_choice("columns", role, self._menus)
         for role, menu in self._menus.items():
             column = (columns or {}).get(role)
+            column = _NONE if column == [] else column
             if column is not None and column not in menu.options:
                 menu.options = [*menu.options, column]
             menu.value = column or menu.options[0]
@@ -426,7 +439,7 @@ class ColumnChoice(Control):
             self._found[role] = of_role
             none = "by its values" if role == "spend_node" else "none"
             start = f"{' and '.join(of_role or [none])} {_FOUND}"
-            self._menus[role].options = [start, *columns]
+            self._menus[role].options = [start, *[_NONE][: role == "refund"], *columns]
             self._menus[role].value = start
         self._is_finding = False
         self._groups[name].layout.display = "" if columns else "none"

@@ -1620,7 +1620,7 @@ class OwnTable:
         """Subtract the refunds of a named column, or of one that has them, from the values."""
         found = [name for name in self.refunds() if name not in self.columns.values()][:1]
         if "refund" in named:
-            found = [str(self.find("refund", named))]
+            found = [str(self.find("refund", named))] if named["refund"] else []
         for column in found if "value" in self._select else ():
             self.less = column
             self.take_number("refund", column, optional_if="true", default="0")

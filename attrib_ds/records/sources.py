@@ -360,7 +360,7 @@ def _to_arrow(frame: pd.DataFrame, opaque: Collection[str]) -> pa.Table:
             values = values.map(_as_text, na_action="ignore")
         try:
             columns.append(pa.array(values, from_pandas=True))
-        except pa.ArrowException:
+        except (pa.ArrowException, OverflowError):
             columns.append(pa.array(values.map(_as_text, na_action="ignore"), pa.string(), from_pandas=True))
     return pa.table(columns, names=list(frame.columns))
 
