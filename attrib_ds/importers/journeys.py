@@ -64,7 +64,8 @@ class Journeys:
     hits : DataFrame
         One row per page view; empty if the source has none.
     rejected : DataFrame
-        Rows that could not be read: ``file`` (str), ``row`` (Int64, from 0), ``reason`` (str).
+        Rows that could not be read: ``file`` (str), ``row`` (Int64), ``reason`` (str). Rows of frames are
+        counted from 0, those of files from 1, with their header.
     repeated : int
         Number of duplicate conversions that were dropped.
     columns : dict of str to dict

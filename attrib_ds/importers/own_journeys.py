@@ -864,7 +864,7 @@ def _add_up(
     if "value" in events.column_names:
         _warn_of_totals(table)
     word = table.source.word(str(table.columns["conversion"]))
-    rows = ", ".join(map(str, rejected["row"].dropna())) or "NULL"
+    rows = ", ".join(map(str, rejected["row"].dropna() - table.source.first)) or "NULL"
     is_partial = (
         f"conversion IN (SELECT {word} FROM {table.source.relation} "
         f"WHERE {sources.quoted(sources.ROW)} IN ({rows}) AND {word} IS NOT NULL)"
@@ -881,7 +881,7 @@ def _add_up(
     )
     left_out = sql_results.read_arrow(
         connection,
-        f"SELECT {sources.literal(table.name)} AS file, row, "
+        f"SELECT {sources.literal(table.name)} AS file, row + {table.source.first} AS row, "
         "'another row of the conversion ' || conversion || ' cannot be read' AS reason "
         f"FROM lines WHERE {is_partial} ORDER BY row",
     )

@@ -43,7 +43,7 @@ class FilePaths:
     columns : dict of str to dict
         The columns used, by kind and role.
     rejected : DataFrame
-        ``file`` (str), ``row`` (Int64, from 0, without the header), ``reason`` (str).
+        ``file`` (str), ``row`` (Int64), ``reason`` (str).
     reading : Reading, optional
         How the files were read.
     """

@@ -188,7 +188,8 @@ class OwnTable:
         if not self.source.columns:
             first = self.source.unreadable.slice(0, 1).to_pylist()[0]
             raise errors.InvalidRequest(
-                f"{argument}: {self.name} has no readable rows (row {first['row']}: {first['reason']})"
+                f"{argument}: {self.name} has no readable rows "
+                f"(row {first['row'] + self.source.first}: {first['reason']})"
             )
         #: What was understood of an export of another service.
         self.note = ""
@@ -341,7 +342,7 @@ class OwnTable:
         """Return what to do about a table without a column of a role."""
         header = self._header_row()
         if header is not None:
-            return f"row {header} looks like the header; begin the table with it"
+            return f"row {header + self.source.first} looks like the header; begin the table with it"
         if values := [name for name in self.source.columns if re.fullmatch(r"[\d.,:/T -]*\d", name)]:
             return f"{values[0]!r} looks like a value; if the header is missing, add a row of names"
         if role == "user" and self.with_names(COMMON_NAMES["sum"]) and not self.common("user"):
@@ -1807,6 +1808,7 @@ class OwnTable:
         invalid = rows.filter(pc.invert(is_valid)).select(["row", "reason"])
         unreadable = self.source.unreadable
         rejected = frames.to_pandas(pa.concat_tables([unreadable, invalid.cast(unreadable.schema)]))
+        rejected["row"] += self.source.first
         rejected["reason"] = rejected["reason"].map(in_reading)
         rejected.insert(0, "file", pd.Series(self.name, index=rejected.index, dtype=frames.TEXT))
         if not valid.num_rows and (len(rejected) or not may_be_empty):
