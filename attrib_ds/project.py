@@ -272,11 +272,8 @@ def connect(
         # Imported late, since embedded projects do not need it.
         from attrib_ds.transports.http.transport import open_http
 
-        is_size = page_size is None or (isinstance(page_size, int) and 1 <= page_size <= _LARGEST_PAGE)
-        if not is_size or isinstance(page_size, bool):
-            raise errors.InvalidRequest.value(
-                "page_size", page_size, f"a whole number from 1 to {_LARGEST_PAGE:,}"
-            )
+        if page_size is not None:
+            page_size = errors.check_whole("page_size", page_size, minimum=1, maximum=_LARGEST_PAGE)
         http = open_http(remote, allow_insecure=allow_insecure, page_size=page_size)
         opening = {name: str(value) for name, value in vars(remote).items() if isinstance(value, str | Path)}
         return Project(project_id, http, opening)

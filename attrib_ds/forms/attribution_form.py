@@ -225,10 +225,7 @@ def own_files() -> Form:
     )
     left_out = ("event_type", "level", "adjustments", "in_currency", "rates", "later_rate")
     paths = Step(Journeys.paths, "paths", first=("lookback",), leave_out=left_out)
-    waits = (
-        "Choose a file of visits and one of conversions. Their first rows appear here, then the credits. "
-        "Orders that carry their source need no visits: choose them alone as visits, and press Credit."
-    )
+    waits = "Choose a file of visits and one of conversions. Their first rows appear here, then the credits."
     steps = [journeys, paths, _CREDITS]
     form = Form("own_files", steps, None, _show_own, {"models": _FIRST_MODELS}, waits=waits)
     choice: Any = form.control("columns")
@@ -266,12 +263,8 @@ def reading_of(form: Form) -> Any:
     value = form.value
     reading = {name: value[name] for name in ("columns", "order_sources", *_DOUBTS) if name in value}
     with suppress(errors.AttribError), elements.heard():
-        preview = preview_files(
-            value["touchpoints"],
-            value.get("conversions"),
-            spend=value.get("spend"),
-            reading=Reading(**reading),
-        )
+        files: Any = [value.get(name) for name in ("touchpoints", "conversions")]
+        preview = preview_files(*files, spend=value.get("spend"), reading=Reading(**reading))
         choice: Any = form.control("columns")
         choice.show(preview.attrs["reading"], is_whole=form.error is None)
         # The form shows each question beside the choice that answers it.
@@ -359,11 +352,9 @@ class ColumnChoice(Control):
     @property
     def value(self) -> dict[str, Named] | None:
         """The chosen columns, by role."""
-        chosen: dict[str, Named] = {
-            role: [] if menu.value == _NONE else menu.value
-            for role, menu in self._menus.items()
-            if self._is_chosen(role)
-        }
+        chosen = {role: menu.value for role, menu in self._menus.items() if self._is_chosen(role)}
+        if chosen.get("refund") == _NONE:
+            chosen["refund"] = []
         # A column that is named for visits counts for conversions too, unless they have one of their own.
         for role in ("user", "date"):
             found = self._found.get(f"conversion_{role}", [])

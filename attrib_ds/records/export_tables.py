@@ -69,9 +69,8 @@ class Export:
     def select(self, columns: Mapping[str, str]) -> str:
         """Return a query for some columns, preceded by the name of the export and the row number."""
         selected = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-        rows = self.source.relation
         number = f"{quoted(ROW)} + {self.source.first}"
-        return f"SELECT {literal(self.name)} AS file, {number} AS row, {selected} FROM {rows}"
+        return f"SELECT {literal(self.name)} AS file, {number} AS row, {selected} FROM {self.source.relation}"
 
 
 @cache

@@ -173,9 +173,7 @@ def _load(
             if is_sent and (first := _find_answer(writer, read[0])) is not None:
                 return first.get("counts", {}), pa.Table.from_pylist(first.get("rejected", []), REJECTED)
             counts, conflicts = _insert(writer, batch, is_replacing=replace)
-            # A portion is a file for the service alone.
-            start = 0 if is_sent else opened.first
-            rejected = _rejected(connection, batch, opened, conflicts, start)
+            rejected = _rejected(connection, batch, opened, conflicts)
             answer = json.dumps(_answer(counts, rejected)) if is_sent else None
             known = {"answer": answer, "date": naive(instants.now())}
             writer.execute(_FORGET, [known["date"]])
@@ -251,17 +249,15 @@ def _insert(
     return counts, conflicts
 
 
-def _rejected(
-    connection: Connection, batch: Batch, source: sources.Source, conflicts: pa.Table, first: int
-) -> pa.Table:
+def _rejected(connection: Connection, batch: Batch, source: sources.Source, conflicts: pa.Table) -> pa.Table:
     connection.register("conflicts", conflicts)
     connection.register("unreadable", source.unreadable)
     has_id = batch.id_column in source.types
     id_given = source.word(batch.id_column) if has_id else "CAST(NULL AS VARCHAR)"
     rows = sql_results.read_arrow(
         connection,
-        f"SELECT row + {first} AS row, id, string_agg(reason, '; ' ORDER BY position, reason) AS reason "
-        f"FROM (SELECT row, position, reason FROM {batch.staged.problems} "
+        f"SELECT row + {source.first} AS row, id, string_agg(reason, '; ' ORDER BY position, reason) AS "
+        f"reason FROM (SELECT row, position, reason FROM {batch.staged.problems} "
         "UNION ALL SELECT row, 2000, reason FROM conflicts UNION ALL SELECT row, 0, reason FROM unreadable) "
         f"LEFT JOIN (SELECT {sources.quoted(sources.ROW)} AS row, {id_given} AS id FROM {source.relation}) "
         "USING (row) "

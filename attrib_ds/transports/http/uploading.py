@@ -56,7 +56,9 @@ def load_hits(transport: Transport, request: administration.LoadRecords) -> Answ
             portion = build(operation, portion_id=str(uuid4()), **arguments)
             answer: Any = transport.send(operation, portion).value
             counts.update(answer.get("counts", {}))
-            rejected += [entry | {"row": rows[entry["row"]].as_py()} for entry in answer.get("rejected", ())]
+            rejected += [
+                entry | {"row": rows[entry["row"] - 1].as_py()} for entry in answer.get("rejected", ())
+            ]
     table = pa.Table.from_pylist(sorted(rejected, key=lambda entry: int(entry["row"])), _REJECTED)
     return Answer.of(table, value=dict(counts))
 
@@ -79,10 +81,8 @@ def _portions(source: Any, file: Path, rejected: list[dict[str, Any]]) -> Iterat
         )
     with scratch.open_database() as connection:
         opened = sources.open_source(connection, source, argument="hits")
-        rejected += [
-            {"row": entry["row"] + opened.first, "id": None, "reason": entry["reason"]}
-            for entry in opened.unreadable.to_pylist()
-        ]
+        unreadable = opened.unreadable.to_pylist()
+        rejected += [entry | {"id": None, "row": entry["row"] + opened.first} for entry in unreadable]
         row = sources.quoted(sources.ROW)
         query = f"SELECT * REPLACE ({row} + {opened.first} AS {row}) FROM {opened.relation} ORDER BY {row}"
         for batch in sql_results.read_batches(connection, query, _ROWS):
