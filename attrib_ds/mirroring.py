@@ -243,8 +243,7 @@ def plan_run(state: Mapping[str, Any], period: dict[str, str | None], overlap: t
         scope = None if scope is None else min(scope, first or scope)
     since = scope
     if through is not None and changed is not None:
-        since = min(through, changed) - overlap
-        since = since if first is None else min(since, first)
+        since = min(min(through, changed) - overlap, first or changed)
         changed -= overlap
     bounds = {"began": instants.now(), "since": since, "changed": changed, "scope": scope}
     texts = {name: format_instant(bound) for name, bound in bounds.items()}

@@ -307,8 +307,7 @@ class Http:
     def _status_of_lack(self, request: Request, error: errors.AttribError) -> int | None:
         """Return the status that says that the service lacks an addition to the specification, if it does."""
         status = remote_errors.noted(error, remote_errors.LACKS)
-        is_doubtful = status not in remote_errors.LACKING
-        is_doubtful |= status in (401, 403) and not self._is_admitted
+        is_doubtful = status not in remote_errors.LACKING or (status in (401, 403) and not self._is_admitted)
         if status is not None and is_doubtful and self._tokens is not None:
             # The token and the service are good if they are good for what the specification has.
             try:
@@ -363,10 +362,7 @@ class Http:
         """Send with an access token; if it is rejected, renew it and send once more."""
         if self._tokens is None:
             if operation.token:
-                advice = (
-                    "requires a service-account key; pass key='key.json' or set ATTRIB_DS_KEY to its path"
-                )
-                raise errors.Unauthorized(f"{operation.name}: {advice}", field="key")
+                raise errors.Unauthorized(f"{operation.name}: {remote_errors.NO_KEY}", field="key")
             return self._exchange(operation, request, call, read)
         token, number = None, 0
         while True:

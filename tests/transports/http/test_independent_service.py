@@ -281,7 +281,8 @@ def test_without_a_key_a_401_says_that_nothing_was_sent(served, monkeypatch):
     lead = pd.DataFrame({"nonce": ["keyless"], "data.mail": ["a@x.example"]})
     with connected(served, "token-where-listed", key=None) as shop:
         assert at.send_events(shop, lead, event_type="lead")["status"].tolist() == ["processed"]
-    with connected(served, key=None) as shop, pytest.raises(errors.Unauthorized) as caught:
+    asks = "requires a service-account key; pass key="
+    with connected(served, key=None) as shop, pytest.raises(errors.Unauthorized, match=asks) as caught:
         at.send_events(shop, lead.assign(nonce="keyless-2"), event_type="lead")
     assert caught.value.partial["status"].tolist() == ["failed"]
     assert "keyless-2" not in served.vendor.world.nonces
