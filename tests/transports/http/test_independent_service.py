@@ -348,7 +348,7 @@ def test_intervals_have_the_labels_and_the_order_of_an_embedded_project(served, 
 
 
 @pytest.mark.parametrize(
-    "variation", [f"limit-{most}-is-{status}" for most in (100, 1000) for status in (400, 413, 504)]
+    "variation", [f"limit-{most}-is-{status}" for most in (100, 1000) for status in (400, 413, 422, 504)]
 )
 def test_pages_become_smaller_until_the_service_takes_them(served, variation):
     with connected(served, variation) as shop:
