@@ -200,8 +200,7 @@ def _source_properties(project: Project, requested: dict[str, str | None]) -> di
         return {}
     properties = {name: value for name in requested if (value := table[name][0].as_py()) is not None}
     for name, value in properties.items():
-        given = requested[name]
-        if given not in (None, value):
+        if (given := requested[name]) not in (None, value):
             raise InvalidRequest(f"{name}: got {given!r}, but the project has {value!r}; leave it out")
     return properties
 

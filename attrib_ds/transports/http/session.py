@@ -198,7 +198,9 @@ class Response:
     def retry_after(self) -> float | None:
         """Seconds that the service asks to wait, if it does; until an instant by the service's own clock."""
         with suppress(urllib3.exceptions.InvalidHeader, KeyError, ValueError, TypeError, OverflowError):
-            text = self.headers["Retry-After"]
+            # Gateways send it with other responses too; some write a Unix time, which has ten digits.
+            reset = self.headers.get("RateLimit-Reset", "") if self.status == 429 else ""
+            text = self.headers.get("Retry-After", reset if len(reset) < 10 else "")
             if "Date" not in self.headers or text.strip().isdecimal():
                 return float(urllib3.Retry().parse_retry_after(text))
             until, now = map(parsedate_to_datetime, (text, self.headers["Date"]))
