@@ -204,13 +204,13 @@ def _content(response: session.Response, operation: Operation, most: int) -> byt
     """Return a body of JSON; a service may answer an empty list without one."""
     content, kind = response.content(most), operation.answer.kind
     _refuse_web_page(content, response)
-    if kind == "array" and content == b"null":
+    is_empty, is_open = not content.strip(), operation.name in _NOT_SHOWN
+    is_null = content == b"null" and (kind == "array" or is_open)
+    if is_null or (is_empty and kind in ("array", "page") and (is_open or response.status == 204)):
         return b"[]"
-    if content.strip():
-        return content
-    if kind in ("array", "page") and (response.status == 204 or operation.name in _NOT_SHOWN):
-        return b"[]"
-    raise errors.ServiceFailure(f"the response (HTTP {response.status}) is empty; expected JSON")
+    if is_empty:
+        raise errors.ServiceFailure(f"the response (HTTP {response.status}) is empty; expected JSON")
+    return content
 
 
 def _refuse_web_page(content: bytes, response: session.Response) -> None:

@@ -595,14 +595,21 @@ def test_a_list_without_content_is_empty(shop, service, read):
     assert len(service.asked) == 1
 
 
-@pytest.mark.parametrize("name", [*LISTS, "a record"])
+SHOWN = {name: read for name, read in LISTS.items() if "not show" not in name}
+
+
+@pytest.mark.parametrize("name", [*SHOWN, "a record"])
 def test_an_empty_body_is_told_at_once(shop, service, name):
     service.script = [Reply(body=b"")]
-    if name == "one that the specification does not show":
-        assert LISTS[name](shop).empty
-    else:
-        with pytest.raises(errors.ServiceFailure, match="HTTP 200. is empty; expected JSON"):
-            (LISTS | {"a record": lambda shop: at.get_user(shop, ID)})[name](shop)
+    with pytest.raises(errors.ServiceFailure, match="HTTP 200. is empty; expected JSON"):
+        (SHOWN | {"a record": lambda shop: at.get_user(shop, ID)})[name](shop)
+    assert len(service.asked) == 1
+
+
+@pytest.mark.parametrize("body", [b"", b"null"])
+def test_metrics_of_a_user_may_be_nothing(shop, service, body):
+    service.script = [Reply(body=body)]
+    assert at.list_user_metrics(shop, ID).empty
     assert len(service.asked) == 1
 
 
