@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias
 
 from attrib_ds.errors import InvalidRequest, check_choice, closest
 from attrib_ds.importers.columns import OPTIONS, Named, folded
+from attrib_ds.records.frames import Frame, FrameOrPath
 from attrib_ds.records.written_values import zones_of
 
 File: TypeAlias = Literal["touchpoints", "conversions", "spend", "paths"]
 #: Files of which a reading may say how each is written.
 _FILES: Final = ("touchpoints", "conversions", "spend")
-_SHEETS: Final = {
+SHEETS: Final = {
     "touchpoints": "sheet",
     "conversions": "conversion_sheet",
     "spend": "spend_sheet",
@@ -198,7 +199,7 @@ class Reading:
             name: given.get(file) if isinstance(given := getattr(self, name), Mapping) else given
             for name in _WAYS
         }
-        return Formats(**ways, sheet=getattr(self, _SHEETS[file]))
+        return Formats(**ways, sheet=getattr(self, SHEETS[file]))
 
     def to_json(self) -> str:
         """Return the reading as JSON, without default values."""
@@ -230,6 +231,19 @@ class Reading:
                     field="reading",
                 )
         return cls(**chosen)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of files, whatever is in them: arguments of :func:`attrib_ds.read_journeys`."""
+
+    event_type: str = "conversion"
+    currency: str | None = None
+    channels: Frame | None = None
+    conversion_page: str | None = None
+    spend: FrameOrPath | Sequence[FrameOrPath] | None = None
+    aliases: Mapping[str, str] | None = None
+    statuses: Mapping[str, bool] = field(default_factory=dict)
 
 
 def in_reading(message: str) -> str:

@@ -147,6 +147,8 @@ class ExternalTables:
         converted |= {name: source.codes(name) for name in currencies}
         units = [name for name in others if name.startswith(STATISTIC) and name.endswith(_CURRENCY)]
         others |= {name: source.codes(name) for name in units}
+        if (like or name) in _PEOPLE:
+            source.expect_ids("userId")
         source.check()
         for column in _IDS_OF_HITS if (like or name) in ("hits", "events of hits") else ():
             if source.has(column) and column in converted:
