@@ -54,7 +54,7 @@ _LONGEST_FOREIGN: Final = 300
 _MOST_PARTS: Final = 100
 #: Characters of a web page in which its title is searched; in longer ones, a search could take minutes.
 _LONGEST_HEAD: Final = 8_192
-_TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
+_TITLE: Final = re.compile(r"<(title|h1)\b[^>]*>(.*?)</\1", re.IGNORECASE | re.DOTALL)
 _TAG: Final = re.compile(r"<[^>]*>")
 _POINTER: Final = re.compile(r"(?:^|(?<=; ))/?([A-Za-z]\w*)((?:/[^:;\s]*)?)(?=: )")
 
@@ -200,11 +200,11 @@ def read_body(content: bytes, redact: Callable[[str], str]) -> dict[str, Any]:
 
 
 def title(page: str) -> str:
-    """Return the title of a web page, empty if it has none, or the text of XML."""
+    """Return the title or heading of a web page, empty if it has none, or the text of XML."""
     head = page[:_LONGEST_HEAD]
     found = _TITLE.search(head)
-    text = found[1] if found else "" if "<html" in head.lower() else _TAG.sub(" ", head)
-    return " ".join(unescape(text).split())[:_LONGEST_FOREIGN]
+    text = found[2] if found else "" if "<html" in head.lower() else head
+    return " ".join(unescape(_TAG.sub(" ", text)).split())[:_LONGEST_FOREIGN]
 
 
 def told(body: Any, *, is_all: bool = False) -> str:

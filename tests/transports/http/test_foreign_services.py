@@ -360,6 +360,7 @@ def test_a_page_is_not_too_large_for_a_service_that_is_down(shop, service, time)
         ({"fault": {"detail": {"errorcode": "e-7"}, "faultstring": "shop is closed"}}, "shop is closed"),
         ("shop is closed", "shop is closed"),
         (b"<html><head><title>Shop &amp; co</title>", "Shop & co"),
+        (b"<html><body><h1 class='x'>Shop <i>&amp;</i> co</h1><p>Bye", r"Shop & co \(request"),
     ],
 )
 def test_errors_say_what_the_service_said(shop, service, body, words):
