@@ -488,7 +488,7 @@ def read_all(search: Search, request: Any, *, offers_arrow: bool | None) -> Answ
     warn_of_unknown_fields(search.operation, unknown)
     names = [*columns(search.operation, request).names, *unknown]
     total = search.total
-    if table.num_rows and (total is not None or request.limit is None):
+    if (table.num_rows or not request.offset) and (total is not None or request.limit is None):
         # Some services state no total, or one that is smaller than what they return.
         total = max(total or 0, request.offset + table.num_rows)
     return Answer.of(table.select(names), total=total, offset=request.offset, limit=request.limit)

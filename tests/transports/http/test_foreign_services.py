@@ -592,7 +592,9 @@ LISTS = {
 @pytest.mark.parametrize("read", LISTS.values(), ids=LISTS)
 def test_a_list_without_content_is_empty(shop, service, read):
     service.script = [Reply(204, b"", media=None)]
-    assert read(shop).empty
+    found = read(shop)
+    assert found.empty
+    assert found.attrs.get("total", 0) == 0
     assert len(service.asked) == 1
 
 
