@@ -90,12 +90,13 @@ class Reading:
         ``value``, ``refund``, ``quantity``, ``currency``), for columns that are not found by their names and
         values; ``conversion_user`` and ``conversion_date`` if conversions have others than touchpoints;
         ``spend`` and ``spend_node`` for files of spend. The amounts of ``refund`` are subtracted from the
-        values. By default users are in a column that both tables have, if there is one, and devices are used
-        too. Several columns for ``node`` make a tree: those of a source, medium, campaign, ad group, ad or
-        keyword as in exports, others as the levels channel, campaign, adset, ad and keyword, in the order
-        given. By default a column of nodes or channels, and one of campaigns beside it, else the columns of
-        source, medium and campaign, or of a network, its publishers and their placements. A day and a time of
-        day in two columns are one instant (``{"date": ["day", "clock"]}``). Times without an offset are UTC.
+        values; with an empty list, ``{"refund": []}``, nothing is subtracted. By default users are in a
+        column that both tables have, if there is one, and devices are used too. Several columns for ``node``
+        make a tree: those of a source, medium, campaign, ad group, ad or keyword as in exports, others as the
+        levels channel, campaign, adset, ad and keyword, in the order given. By default a column of nodes or
+        channels, and one of campaigns beside it, else the columns of source, medium and campaign, or of a
+        network, its publishers and their placements. A day and a time of day in two columns are one instant
+        (``{"date": ["day", "clock"]}``). Times without an offset are UTC.
         Unit prices (``price``, ``unit_price``) are multiplied by a column of quantities; if you name
         ``value``, only if you also name ``quantity``.
     dayfirst : bool or mapping of str to bool, optional

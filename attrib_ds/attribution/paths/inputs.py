@@ -120,7 +120,8 @@ def read_conversions(
         "currency": ibis.null("string"),
     }
     if value is not None or source.has("value"):
-        read["value"] = source.numbers(value or "value", role="value", maximum=MOST_VALUE)
+        amounts = source.amounts(value or "value", role="value", maximum=MOST_VALUE)
+        read["value"] = amounts.fill_null(0.0)
     if currency is not None or source.has("currency"):
         own = "currency" if source.has("currency") else None
         read["currency"] = source.currencies(currency, default=own)
@@ -420,30 +421,25 @@ class Input:
         return parsed
 
     def numbers(
-        self, name: str, *, role: str | None, minimum: float | None = None, maximum: float | None = None
+        self, name: str, *, role: str | None, minimum: float | None = None, maximum: float = math.inf
     ) -> Any:
-        """Return finite numbers as doubles."""
-        values = self._complete(name, role)
-        kind = values.type()
-        if not (kind.is_numeric() or kind.is_boolean() or name in self.untyped):
-            self._refuse(name, kind, "numbers")
-        doubles = values.cast("float64")
-        self.require_finite(name)
+        """Return finite numbers as doubles; none is missing."""
+        self._complete(name, role)
+        doubles = self.amounts(name, role=role, maximum=maximum)
         if minimum is not None:
             self.suspect(name, f"is below {minimum:g}", doubles < minimum)
-        if maximum is not None:
-            self.suspect(name, f"is beyond {maximum:g} in size", doubles.abs() > maximum)
         return doubles
 
-    def require_amounts(self, name: str, *, maximum: float) -> None:
-        """Refuse a column of another type than numbers, and numbers that are not finite or too large."""
-        kind = self.table[name].type()
-        if not (kind.is_numeric() or kind.is_boolean() or kind.is_null()):
+    def amounts(self, name: str, *, role: str | None = None, maximum: float) -> Any:
+        """Return finite numbers as doubles, missing values included."""
+        values = self._column(name, role)
+        kind = values.type()
+        if not (kind.is_numeric() or kind.is_boolean() or kind.is_null() or name in self.untyped):
             self._refuse(name, kind, "numbers")
         self.require_finite(name)
-        self.suspect(
-            name, f"is beyond {maximum:g} in size", self.table[name].cast("float64").abs() >= maximum
-        )
+        doubles = values.cast("float64")
+        self.suspect(name, f"is beyond {maximum:g} in size", doubles.abs() >= maximum)
+        return doubles
 
     def require_finite(self, name: str) -> None:
         """Refuse NaN and infinity, which numbers with a fixed scale have in PostgreSQL alone."""

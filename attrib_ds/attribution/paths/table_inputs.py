@@ -129,7 +129,7 @@ class ExternalTables:
             if column in _AMOUNTS or (column.startswith(STATISTIC) and not column.endswith(_CURRENCY)):
                 source.identity = next((key for key in _IDS if key in table.columns), None)
                 is_money = column in _AMOUNTS or f"{column}{_CURRENCY}" in table.columns
-                source.require_amounts(column, maximum=_MOST_MONEY if is_money else inputs.MOST_VALUE)
+                source.amounts(column, maximum=_MOST_MONEY if is_money else inputs.MOST_VALUE)
         converted = {
             column: _as(source, column, kind, like=like or name)
             if column in table.columns

@@ -62,7 +62,8 @@ class Table:
         if not self.source.columns:
             first = self.source.unreadable.slice(0, 1).to_pylist()[0]
             raise errors.InvalidRequest(
-                f"{argument}: {self.name} has no readable rows (row {first['row']}: {first['reason']})"
+                f"{argument}: {self.name} has no readable rows (row "
+                f"{first['row'] + self.source.first}: {first['reason']})"
             )
         #: What was understood of an export of another service.
         self.note = ""

@@ -150,12 +150,7 @@ def take_number(
 
 
 def take_values(
-    table: OwnTable,
-    named: Mapping[str, Named],
-    value: str | None,
-    code: str | None,
-    *,
-    may_be_minor: bool,
+    table: OwnTable, named: Mapping[str, Named], value: str | None, code: str | None, *, may_be_minor: bool
 ) -> str | None:
     """Select the values of conversions, less what was given back; return the column of their currency."""
     quantity, unit = find_quantity(table, named, value), find_currency(table, named, value)
@@ -205,7 +200,7 @@ def take_less(table: OwnTable, named: Mapping[str, Named]) -> None:
     """Subtract the refunds of a named column, or of one that has them, from the values."""
     found = [name for name in refund_columns(table) if name not in table.columns.values()][:1]
     if "refund" in named:
-        found = [str(find_column(table, "refund", named))]
+        found = [str(find_column(table, "refund", named))] if named["refund"] else []
     for column in found if "value" in table.select else ():
         table.less = column
         take_number(table, "refund", column, optional_if="true", default="0")
