@@ -70,13 +70,8 @@ def find_node(
 
 def left_over(table: OwnTable) -> str | None:
     """Return the only column that may tell where visits come from by its values, and say it."""
-    found = [
-        each.name
-        for each in table.profile.values()
-        if each.name not in table.used()
-        and evidence.may_be_node(each)
-        and not _is_of_people(table, each.name)
-    ]
+    words = [each.name for each in table.unused() if evidence.may_be_node(each)]
+    found = [name for name in words if not _is_of_people(table, name)]
     if len(found) != 1:
         return None
     table.say(f"the node is {found[0]}, the only other column of words")
@@ -88,7 +83,7 @@ def _is_of_people(table: OwnTable, column: str) -> bool:
     user = table.columns.get("user", table.columns.get("device"))
     if not isinstance(user, str):
         return False
-    person, word = table.source.word(user), table.source.word(column)
+    person, word = table.word(user), table.word(column)
     is_in = f"FILTER ({word} IS NOT NULL)"
     people, words, pairs, rows = table.scalar(
         f"[count(DISTINCT {person}) {is_in}, count(DISTINCT {word}), "

@@ -1,5 +1,6 @@
 """People in the columns of a table: which may have them, their ids, and numbers of telephones."""
 
+import re
 from typing import Final
 
 from attrib_ds.importers.columns import folded
@@ -115,7 +116,8 @@ class People:
 def _is_mode(column: evidence.Column) -> bool:
     """Return whether a column has one value in all rows, statuses, or what its name says of a visit."""
     words = {value for value in column.values if value}
-    is_one = len(words) == 1 < column.filled and not column.holds("email") and not column.holds("code")
+    # Ids of a single person have digits, or are addresses.
+    is_one = len(words) == 1 < column.filled and not any(re.search(r"[\d@]", word) for word in words)
     is_status = len(words) <= _FEW_ROWS and all(rows.class_of("status", word) for word in words)
     return is_one or is_status or any(evidence.names_level(role, column.name) for role in _NO_PEOPLE)
 
