@@ -281,7 +281,7 @@ class Rows:
             # Beside a refund, numbers are amounts.
             are_numbers = all(map(written_values.looks_like_amount, words))
             is_clear = role in {"undone", "refund"} and not are_numbers
-            is_amount = role == "refund" and are_numbers
+            is_amount = role == "refund" and any(map(written_values.looks_like_amount, words))
             if words and not is_amount and (is_clear or evidence.names_level(role, column)):
                 found[column] = words
         return found
