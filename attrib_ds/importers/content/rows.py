@@ -207,7 +207,9 @@ class Rows:
         found = []
         named = self.named(of)
         # What people write in a form is no status.
-        others = [name for name in self.columns if name not in named and evidence.weight("lead", name) <= 0]
+        others = [
+            name for name in self.columns if name not in named and evidence.weight("message", name) <= 0
+        ]
         for column in [*named, *others]:
             words = self.words(column)
             if not words or (column not in named and len(words) > _MOST_UNNAMED):
