@@ -368,10 +368,7 @@ def _written(table: OwnTable) -> dict[str, Any]:
 
 
 def _read_touchpoints(
-    table: OwnTable,
-    of_conversions: OwnTable,
-    named: Mapping[str, Named],
-    conversions: object,
+    table: OwnTable, of_conversions: OwnTable, named: Mapping[str, Named], conversions: object
 ) -> tuple[pa.Table, pd.DataFrame]:
     """Select the columns of both tables that tell people apart, and read the touchpoints."""
     if "node" not in named:
@@ -633,7 +630,7 @@ def _join_people(connection: duckdb.DuckDBPyConnection) -> None:
     count = len(joined)
     warn(
         f"{count:,} {'cell has' if count == 1 else 'cells have'} several users, such as {joined[0]!r}: the "
-        "touchpoints of all of them lead to the conversion, and they count as one user",
+        "touchpoints of all of them lead to the conversion, and they count as one user"
     )
 
 

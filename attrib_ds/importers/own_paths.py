@@ -97,17 +97,21 @@ def read_sequences(
     """
     named = dict(columns or {})
     table = OwnTable(scratch.open_database(), file, "paths", formats)
-    steps = find_steps(table, named)
+    steps = _find_steps(table, named)
     if steps:
-        take_steps(table, steps, separator)
-        take_outcome(table, str(find_column(table, "flag", named)))
+        _take_steps(table, steps, separator)
+        table.columns["flag"] = flag = str(find_column(table, "flag", named))
+        table.select["conversions"] = f"CASE WHEN {flag_sql(table, flag)} THEN 1.0 ELSE 0.0 END"
+        table.select["nulls"] = f"1.0 - {table.select['conversions']}"
     else:
         take_word(table, "path", find_column(table, "path", named))
         take_number(table, "conversions", find_column(table, "conversions", named), minimum=0, is_count=True)
         nulls = find_column(table, "nulls", named, required=False)
         take_number(table, "nulls", nulls, minimum=0, is_count=True)
     value = find_column(table, "total_value", named, required=False)
-    take_value(table, value)
+    # Paths without a conversion may have no value.
+    is_null = f"coalesce({table.select['conversions']}, 0) = 0"
+    take_number(table, "value", value, optional_if=is_null, default="0")
     take_currency(table, find_currency(table, named, value), journeys.checked_currency(currency))
     rows, rejected = table.read()
     if table.note:
@@ -205,7 +209,7 @@ def caseless(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def find_steps(table: OwnTable, named: Mapping[str, Named]) -> list[str]:
+def _find_steps(table: OwnTable, named: Mapping[str, Named]) -> list[str]:
     """Return the columns of the steps of wide journeys in order, or none if a column holds the path."""
     given = named.get("path")
     if given is not None and not isinstance(given, str):
@@ -221,23 +225,10 @@ def find_steps(table: OwnTable, named: Mapping[str, Named]) -> list[str]:
     return [longest[number] for number in sorted(longest)] if len(longest) > 1 else []
 
 
-def take_steps(table: OwnTable, columns: Sequence[str], separator: str) -> None:
+def _take_steps(table: OwnTable, columns: Sequence[str], separator: str) -> None:
     """Select the steps of wide journeys as one path; journeys without a step are rejected."""
     words = ", ".join(table.word(column) for column in columns)
     path = f"nullif(concat_ws({sources.literal(separator)}, {words}), '')"
     table.columns["path"] = list(columns)
     table.select["path"] = path
     table.rules.append((f"{path} IS NULL", sources.literal(f"{columns[0]} to {columns[-1]} are missing")))
-
-
-def take_outcome(table: OwnTable, column: str) -> None:
-    """Select a flag as the numbers of conversions and of null paths."""
-    table.columns["flag"] = column
-    table.select["conversions"] = f"CASE WHEN {flag_sql(table, column)} THEN 1.0 ELSE 0.0 END"
-    table.select["nulls"] = f"1.0 - {table.select['conversions']}"
-
-
-def take_value(table: OwnTable, column: str | None) -> None:
-    """Select the values of paths; those without a conversion may have none."""
-    is_null = f"coalesce({table.select['conversions']}, 0) = 0"
-    take_number(table, "value", column, optional_if=is_null, default="0")

@@ -81,10 +81,7 @@ class OwnSource:
 
     def _take_addresses(self) -> None:
         """Take the landing page, its referrer, and ids of clicks in columns of their own."""
-        shares, word = (
-            {name: each.shares for name, each in self.table.profile.items()},
-            self.table.word,
-        )
+        shares, word = ({name: each.shares for name, each in self.table.profile.items()}, self.table.word)
         pages = [
             name for name in self._called(_LANDINGS) if shares[name]["address"] + shares[name]["path"] > _HALF
         ]

@@ -168,11 +168,11 @@ def _filled(reading: str, table: OwnTable) -> list[str]:
     role = re.search(r"'(?:conversion_|spend_)?(\w+)': COLUMN", reading)
     if role is None:
         return [reading]
-    kinds, used = _FITTING.get(role[1]), table.used()
+    kinds = _FITTING.get(role[1])
     fitting = [
         each.name
-        for each in table.profile.values()
-        if each.filled and each.name not in used
+        for each in table.unused()
+        if each.filled
         if (any(map(each.holds, kinds)) if kinds else each.may_be_id())
     ]
     fitting.sort(key=lambda name: -evidence.weight(role[1], name))

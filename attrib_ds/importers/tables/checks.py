@@ -258,8 +258,8 @@ def once_each(table: OwnTable, events: pa.Table) -> tuple[pa.Table, bool]:
     if not has_both or pc.count_distinct(events["conversion"]).as_py() == events.num_rows:
         return events, False
     table.connection.register("items", events)
-    used, quoted = table.used(), sources.quoted
-    others = [each for each in table.profile.values() if each.name not in used and each.filled]
+    quoted = sources.quoted
+    others = [each for each in table.unused() if each.filled]
     prices = [
         each.name
         for each in others
@@ -325,11 +325,10 @@ def once_each(table: OwnTable, events: pa.Table) -> tuple[pa.Table, bool]:
 
 def warn_of_amounts(table: OwnTable) -> None:
     """Warn if no column of values is known and columns of numbers are left."""
-    used = table.used()
     left = [
         each.name
-        for each in table.profile.values()
-        if each.name not in used and each.holds("amount") and not NO_AMOUNT.match(each.name.casefold())
+        for each in table.unused()
+        if each.holds("amount") and not NO_AMOUNT.match(each.name.casefold())
     ]
     if left:
         errors.warn(

@@ -141,7 +141,7 @@ def _warn_of_repeated(table: OwnTable, where: str) -> None:
             f"{table.name} has {counted(count, 'rows')} without an id that "
             f"{'repeats' if count == 1 else 'repeat'} another one exactly, and counts each of them. If rows "
             "were exported or pasted twice, drop them; otherwise name a column of ids with "
-            "reading=Reading(columns={'conversion': COLUMN})",
+            "reading=Reading(columns={'conversion': COLUMN})"
         )
 
 
@@ -158,7 +158,7 @@ def _warn_of_totals(table: OwnTable) -> None:
             f"in {table.name}, {value!r} is the same in all rows of each conversion, such as {example!r}, "
             "and is added up: if it is the total of the conversion, it counts several times. Name the column "
             "with the value of a row with reading=Reading(columns={'value': COLUMN}), or leave one row of "
-            "each",
+            "each"
         )
 
 
@@ -225,12 +225,11 @@ def _add_up(
 
 def code_of_rows(table: OwnTable) -> str | None:
     """Return the first column of codes that tell all rows or instants apart, or that are like #17."""
-    used, at = table.used(), table.select["date"]
+    at = table.select["date"]
     found = [
         each.name
-        for each in table.profile.values()
-        if each.name not in used
-        and each.filled == each.rows > 1
+        for each in table.unused()
+        if each.filled == each.rows > 1
         and each.may_be_id("email", "phone", "count", "moment", "flag")
         and all(evidence.weight(role, each.name) <= 0 for role in ("user", "quantity", "date"))
         and all(_CODE.fullmatch(value) for value in each.values if value)

@@ -87,7 +87,7 @@ def _warn_of_times(table: OwnTable, column: str, day: str) -> None:
         f"the column {column!r} of {table.name} is not used: its values, such as "
         f"{display.printable(repr(example))}, are not times of day such as 14:05, so that the days of "
         f"{day!r} "
-        "have no time. Write them so, or make one column of both, such as '2025-01-31T14:05:00Z'",
+        "have no time. Write them so, or make one column of both, such as '2025-01-31T14:05:00Z'"
     )
 
 

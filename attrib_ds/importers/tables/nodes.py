@@ -41,7 +41,7 @@ def find_node(
             )
         return [checked(table, "node", column, called) for column in columns]
     if table.format is not None and isinstance(table.format.roles.get("node"), list):
-        return table.format.role("node", table.source.columns)
+        return table.in_format("node")
     of_nodes = candidates(table, "node")
     filled = list(filter(table.is_filled, of_nodes))
     if filled:
@@ -168,7 +168,7 @@ def find_views(table: OwnTable, named: Mapping[str, Named]) -> tuple[str, str | 
     Paths of pages are views if the referrers are addresses, or an event in the rows says so.
     """
     if table.format is not None:
-        own = [table.format.role(role, table.source.columns) for role in ("page", "referrer")]
+        own = [table.in_format(role) for role in ("page", "referrer")]
         return (own[0][0], next(iter(own[1]), None)) if table.format.views else None
     if "node" in named or any(map(table.is_filled, candidates(table, "node"))):
         return None
@@ -250,12 +250,10 @@ def warn_of_unused(table: OwnTable) -> None:
     """Warn of words that may tell where visits come from, beside a campaign alone or unknown names."""
     node = table.columns.get("node", [])
     levels = [level_of(name) for name in names_of(node)]
-    used = table.used()
     unused = [
         each.name
-        for each in table.profile.values()
-        if each.name not in used
-        and evidence.weight("user", each.name) <= 0
+        for each in table.unused()
+        if evidence.weight("user", each.name) <= 0
         and (each.holds("medium") or each.holds("source") or _may_be_campaign(each))
     ]
     if table.format is None and unused and (table.levels or levels == ["campaign"]):

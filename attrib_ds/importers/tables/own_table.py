@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from attrib_ds import errors, sql_results
 from attrib_ds.importers.columns import Named, names_of
+from attrib_ds.importers.content import evidence
 from attrib_ds.importers.reading import in_reading
 from attrib_ds.importers.tables.amounts import Amounts
 from attrib_ds.importers.tables.instants import Instants
@@ -53,6 +54,11 @@ class OwnTable(Table):
     def used(self) -> set[str]:
         """Return the columns that have a role."""
         return {name for each in self.columns.values() for name in names_of(each)}
+
+    def unused(self) -> list[evidence.Column]:
+        """Return the columns that have no role."""
+        used = self.used()
+        return [each for each in self.profile.values() if each.name not in used]
 
     def require_any(self, columns: Sequence[str]) -> None:
         """Reject rows without a value in any of some columns."""

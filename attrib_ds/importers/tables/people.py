@@ -92,10 +92,7 @@ class People:
             self.table.source.require_exact(self.table.connection, column, self.table.argument)
             email = next((self.table.word(each) for each in self.table.emails() if each != column), None)
             self._nobody[column] = person_ids.strangers(
-                self.table.connection,
-                self.table.relation,
-                self.table.word(column),
-                email=email,
+                self.table.connection, self.table.relation, self.table.word(column), email=email
             )
         return self._nobody[column]
 
@@ -103,11 +100,7 @@ class People:
         """Warn of each person who has a tenth of the rows of a large table."""
         person = self.id_of(column)
         person_ids.warn_of_crowds_in(
-            self.table.connection,
-            self.table.relation,
-            person,
-            place=self.table.argument,
-            column=column,
+            self.table.connection, self.table.relation, person, place=self.table.argument, column=column
         )
 
     def has_guests(self, person: str, email: str) -> bool:

@@ -43,12 +43,10 @@ def take_references(table: OwnTable, identity: str) -> None:
     """Give refunds the id of the sale that another column names."""
     is_back = f"{table.select.get('kind', 'NULL')} IN ('refund', 'void')"
     is_back = f"({is_back}) IS TRUE OR ({table.select.get('value', 'NULL')} < 0) IS TRUE"
-    own, used = table.word(identity), table.used()
+    own = table.word(identity)
     if not table.scalar(f"coalesce(bool_or({is_back}), false)"):
         return
-    for each in table.profile.values():
-        if each.name in used or not each.may_be_id("email", "flag"):
-            continue
+    for each in [each for each in table.unused() if each.may_be_id("email", "flag")]:
         word = table.word(each.name)
         is_known = f"{word} IN (SELECT {own} FROM {table.relation}) AND {word} <> {own}"
         if _share(table, is_back, word, is_known) >= _MOSTLY:

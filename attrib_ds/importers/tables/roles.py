@@ -48,11 +48,7 @@ def find_column(
     if role == "user" and column is not None and table.source.rows and not table.is_filled(column):
         column = None
     if column is None and required:
-        raise errors.InvalidRequest(
-            f"{table.argument}: {_problem(table, role)}; "
-            f"{_other_sheets(table) or _way_on(table, role, called)}",
-            field=role,
-        )
+        raise errors.InvalidRequest(f"{table.argument}: {_missing(table, role, called)}", field=role)
     return column
 
 
@@ -71,44 +67,32 @@ def checked(table: OwnTable, role: str, name: Named, called: str) -> str:
     return name
 
 
-def _problem(table: OwnTable, role: str) -> str:
-    """Describe why a table has no column for a role."""
-    totals = table.with_names(COMMON_NAMES["sum"])
-    if role == "user" and totals and not candidates(table, "user"):
-        return f"{table.name} is a summary: it has sums ({ten(totals)}) and no column of people"
-    if role == "date" and (unread := _unread_dates(table)):
-        example = display.printable(repr(table.values(unread[0])[0]))
-        return f"{example} in the column {unread[0]!r} of {table.name} cannot be read as a date"
-    nearest = ten(_nearest(table, COMMON_NAMES[role]))
-    return f"{table.name} has no column that looks like the {role}; columns: {nearest}"
-
-
-def _unread_dates(table: OwnTable) -> list[str]:
-    """Return the columns that are named as dates and have values."""
-    return [
-        each.name for each in table.profile.values() if each.filled and evidence.weight("date", each.name) > 0
-    ]
-
-
-def _nearest(table: OwnTable, names: Sequence[str]) -> list[str]:
-    """Return the columns, those whose names are like one of some first."""
-    return sorted(table.source.columns, key=lambda column: -_likeness(column, names))
-
-
-def _way_on(table: OwnTable, role: str, called: str) -> str:
-    """Return what to do about a table without a column of a role."""
-    header = _header_row(table)
-    if header is not None:
-        return f"row {header + table.source.first} looks like the header; begin the table with it"
-    if values := [name for name in table.source.columns if re.fullmatch(r"[\d.,:/T -]*\d", name)]:
-        return f"{values[0]!r} looks like a value; if the header is missing, add a row of names"
-    if role == "user" and table.with_names(COMMON_NAMES["sum"]) and not candidates(table, "user"):
-        return (
+def _missing(table: OwnTable, role: str, called: str) -> str:
+    """Describe why a table has no column for a role, and what to do about it."""
+    sums = table.with_names(COMMON_NAMES["sum"])
+    is_summary = role == "user" and sums and not candidates(table, "user")
+    named = [each.name for each in table.profile.values() if each.filled]
+    unread = [name for name in named if role == "date" and evidence.weight("date", name) > 0]
+    like = sorted(table.source.columns, key=lambda column: -_likeness(column, COMMON_NAMES[role]))
+    problem = f"{table.name} has no column that looks like the {role}; columns: {ten(like)}"
+    way = _how_to_name(called)
+    if is_summary:
+        problem = f"{table.name} is a summary: it has sums ({ten(sums)}) and no column of people"
+        way = (
             "paths need one row per visit or contact, with an id of the person; export those, and pass a "
-            f"summary with costs as the spend; if a column has people, {_how_to_name(called)}"
+            f"summary with costs as the spend; if a column has people, {way}"
         )
-    unread = role == "date" and _unread_dates(table)
-    return f"{AS_TEXT.removeprefix('; ')}, or {_how_to_name(called)}" if unread else _how_to_name(called)
+    elif unread:
+        example = display.printable(repr(table.values(unread[0])[0]))
+        problem = f"{example} in the column {unread[0]!r} of {table.name} cannot be read as a date"
+        way = f"{AS_TEXT.removeprefix('; ')}, or {way}"
+    if sheets := _other_sheets(table):
+        return f"{problem}; {sheets}"
+    if (header := _header_row(table)) is not None:
+        way = f"row {header + table.source.first} looks like the header; begin the table with it"
+    elif values := [name for name in table.source.columns if re.fullmatch(r"[\d.,:/T -]*\d", name)]:
+        way = f"{values[0]!r} looks like a value; if the header is missing, add a row of names"
+    return f"{problem}; {way}"
 
 
 def _header_row(table: OwnTable) -> int | None:

@@ -147,8 +147,7 @@ def _people_by_values(tables: tuple[OwnTable, OwnTable]) -> tuple[str, str] | No
             f"columns={{'user': {first!r}, 'conversion_user': {second!r}}}" for _, first, second in pairs[:2]
         )
         raise InvalidRequest(
-            f"touchpoints: the people may be those of {either}; say which with {ways}",
-            field="user",
+            f"touchpoints: the people may be those of {either}; say which with {ways}", field="user"
         )
     return pairs[0][1:] if pairs else None
 

@@ -150,12 +150,7 @@ def take_number(
 
 
 def take_values(
-    table: OwnTable,
-    named: Mapping[str, Named],
-    value: str | None,
-    code: str | None,
-    *,
-    may_be_minor: bool,
+    table: OwnTable, named: Mapping[str, Named], value: str | None, code: str | None, *, may_be_minor: bool
 ) -> str | None:
     """Select the values of conversions, less what was given back; return the column of their currency."""
     quantity, unit = find_quantity(table, named, value), find_currency(table, named, value)
