@@ -304,7 +304,6 @@
     look();
     message.attempts += 1;
     message.isLast = isEnding;
-    if (isEnding) keep(message);
     const { path } = message;
     fetch(base + path, {
       method: "POST",
@@ -397,6 +396,8 @@
    * @param {boolean} [isOver] whether events under way are lost, too */
   function flush(isOver) {
     isEnding = true;
+    // First of all, since Firefox does not let a page finish whose tab is closed.
+    waiting.forEach(keep);
     for (const message of waiting) if (!message.isLast && (isOver || !message.attempts || message.path === "c")) send(message);
     isEnding = false;
   }

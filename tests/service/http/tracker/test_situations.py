@@ -103,8 +103,6 @@ SITUATIONS = [
         [(SPRING, 1), ("direct", 1)], 2, signals=True),
     Situation("no JavaScript", "Matomo: the pixel counts", "",
         [("go", f"www.shop.example{CAMPAIGN}"), ("click", "boots")], [(SPRING, 2)], scripts=False),
-    Situation("consent again", "a page view counts once", YES,
-        [("go", f"www.shop.example{CAMPAIGN}"), ("js", "attrib.consent(true)")], [(SPRING, 1)]),
     Situation("consent at the checkout", "Matomo: the visit goes on", "",
         [("go", f"www.shop.example/boots{CAMPAIGN[1:]}"), ("click", "cart"), ("click", "till"), ("order",),
          ("js", "attrib.consent(true)")], [(SPRING, 3)], order=SPRING),
@@ -193,8 +191,6 @@ SITUATIONS = [
     # Page views and sources.
     Situation("back", "GA4: a page view", YES,
         [("go", f"www.shop.example{CAMPAIGN}"), ("click", "boots"), ("back",)], [(SPRING, 3)]),
-    Situation("reload", "GA4: a page view", YES,
-        [("go", f"www.shop.example{CAMPAIGN}"), ("leave", "location.reload()")], [(SPRING, 2)]),
     Situation("two tabs", "GA4: one session", YES,
         [("go", f"www.shop.example{CAMPAIGN}"), ("tab", "www.shop.example/boots")], [(SPRING, 2)]),
     Situation("the script twice", "a page view counts once", YES,
