@@ -12,6 +12,9 @@ def __getattr__(name: str) -> object:
     if name != "__version__":
         return _import(name)
     # Reading the metadata takes longer than importing the package.
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
-    return version("attrib-ds")
+    try:
+        return version("attrib-ds")
+    except PackageNotFoundError:
+        return "unknown"

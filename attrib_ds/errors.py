@@ -172,16 +172,11 @@ def check_number(
     return number
 
 
-def check_whole(field: str, got: object, *, minimum: int, maximum: int | None = None) -> int:
+def check_whole(field: str, got: object, *, minimum: int, maximum: float = math.inf) -> int:
     """Return a whole number within bounds, also one such as ``3.0``; raise :class:`InvalidRequest` else."""
-    number = plain_number(got)
-    is_number = isinstance(number, numbers.Real) and not isinstance(number, bool)
-    if (
-        not is_number
-        or number % 1 != 0
-        or not minimum <= number <= (math.inf if maximum is None else maximum)
-    ):
-        bounds = f"{minimum:,} or more" if maximum is None else f"{minimum:,} to {maximum:,}"
+    bounds = f"{minimum:,} or more" if maximum == math.inf else f"{minimum:,} to {maximum:,}"
+    number = check_number(field, got, f"whole numbers, {bounds}", minimum=minimum, maximum=maximum)
+    if number % 1 != 0:
         raise InvalidRequest.value(field, number, f"whole numbers, {bounds}")
     return int(number)
 

@@ -112,10 +112,11 @@ def count(value: object) -> int | None:
 
     Examples
     --------
-    >>> count("7"), count(7.5)
-    (7, None)
+    >>> count("7"), count(7.5), count("7" * 5_000)
+    (7, None, None)
     """
-    return int(value) if isinstance(value, str) and value.isdecimal() else whole(value)
+    is_text = isinstance(value, str) and value.isdecimal() and len(value) <= MOST_DIGITS
+    return whole(int(str(value)) if is_text else value)
 
 
 def whole(value: object) -> int | None:

@@ -200,8 +200,7 @@ def _source_properties(project: Project, requested: dict[str, str | None]) -> di
         return {}
     properties = {name: value for name in requested if (value := table[name][0].as_py()) is not None}
     for name, value in properties.items():
-        given = requested[name]
-        if given not in (None, value):
+        if (given := requested[name]) not in (None, value):
             raise InvalidRequest(f"{name}: got {given!r}, but the project has {value!r}; leave it out")
     return properties
 
@@ -243,8 +242,7 @@ def plan_run(state: Mapping[str, Any], period: dict[str, str | None], overlap: t
         scope = None if scope is None else min(scope, first or scope)
     since = scope
     if through is not None and changed is not None:
-        since = min(through, changed) - overlap
-        since = since if first is None else min(since, first)
+        since = min(min(through, changed) - overlap, first or changed)
         changed -= overlap
     bounds = {"began": instants.now(), "since": since, "changed": changed, "scope": scope}
     texts = {name: format_instant(bound) for name, bound in bounds.items()}

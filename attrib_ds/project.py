@@ -15,6 +15,7 @@ import platformdirs
 
 from attrib_ds import display, errors, instants
 from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, administration, build, wire_order
+from attrib_ds.contract.identifiers import coded
 from attrib_ds.filters import predicates
 from attrib_ds.transports import Transport
 from attrib_ds.transports.http.configuration import Remote, find_remote
@@ -229,8 +230,9 @@ def connect(
         Number of records per request to a remote service, 10,000 by default. If the service or a gateway
         refuses as many, fewer are requested.
     currency, timezone : str, optional
-        Currency (three capital letters, ISO 4217) and time zone (IANA name) of a new embedded project, by
-        default ``"EUR"`` and ``"UTC"``. They never change: other values are an error for an existing project.
+        Currency (a code of ISO 4217 or a sign of one currency) and time zone (IANA name) of a new embedded
+        project, by default ``"EUR"`` and ``"UTC"``. They never change: other values are an error for an
+        existing project.
     read_only : bool, default False
         Open the file of an embedded project read-only. Several processes may do this at once.
     allow_insecure : bool, default False
@@ -270,11 +272,8 @@ def connect(
         # Imported late, since embedded projects do not need it.
         from attrib_ds.transports.http.transport import open_http
 
-        is_size = page_size is None or (isinstance(page_size, int) and 1 <= page_size <= _LARGEST_PAGE)
-        if not is_size or isinstance(page_size, bool):
-            raise errors.InvalidRequest.value(
-                "page_size", page_size, f"a whole number from 1 to {_LARGEST_PAGE:,}"
-            )
+        if page_size is not None:
+            page_size = errors.check_whole("page_size", page_size, minimum=1, maximum=_LARGEST_PAGE)
         http = open_http(remote, allow_insecure=allow_insecure, page_size=page_size)
         opening = {name: str(value) for name, value in vars(remote).items() if isinstance(value, str | Path)}
         return Project(project_id, http, opening)
@@ -336,7 +335,7 @@ def open_tables(
     project_id : str, default "tables"
         Name of the project in results.
     currency : str, default "EUR"
-        The project's currency (ISO 4217).
+        The project's currency (a code of ISO 4217 or a sign of one currency).
     timezone : str, default "UTC"
         The project's time zone (IANA).
     unchecked : bool, default False
@@ -373,6 +372,7 @@ def open_tables(
     >>> at.attribute(at.conversion_paths(shop, event_type="order"), "linear")["node_id"].tolist()
     ['search']
     """
+    currency = coded(currency)
     administration.check_project(project_id=project_id, currency=currency, timezone=timezone)
     # Imported late, since other projects do not need it.
     from attrib_ds.attribution.engines.engine import portable
@@ -459,6 +459,7 @@ def open_hits(
     >>> at.attribute(at.conversion_paths(shop, event_type="order"), "linear")["node_id"].tolist()
     ['google/cpc']
     """
+    currency = coded(currency)
     administration.check_project(project_id=project_id, currency=currency, timezone=timezone)
     checked: Any = build(
         OPERATIONS["update_settings"],
@@ -510,7 +511,7 @@ def open_embedded(
     from attrib_ds.service import Service
 
     chosen: dict[str, Any] = {
-        name: value for name, value in (("currency", currency), ("timezone", timezone)) if value
+        name: value for name, value in (("currency", coded(currency)), ("timezone", timezone)) if value
     }
     opened = Service.open(project_id, str(path), read_only=read_only, **chosen)
     try:

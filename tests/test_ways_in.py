@@ -2,7 +2,7 @@
 
 What is expected is computed here, in plain Python over the rows, from the rules in the docs: a day is a day,
 placeholders are nobody, currencies are compared without regard to case and never mixed, refunds lower the value
-of their order, an infinite amount is never credited, and 1001.0 is 1001.
+of their order, an infinite amount is never credited, no value is a value of 0, and 1001.0 is 1001.
 """
 
 import json
@@ -47,8 +47,8 @@ class Data:
 
     @property
     def readable(self):
-        """The orders with a finite value, by their place."""
-        return {place: row for place, row in enumerate(self.orders) if math.isfinite(row[2])}
+        """The orders whose value is not infinite, by their place."""
+        return {place: row for place, row in enumerate(self.orders) if not math.isinf(row[2])}
 
 
 def moments(*, has_days, has_clocks=True):
@@ -108,7 +108,8 @@ def expected(given):
         for node in path or [None]:
             share = 1 / max(len(path), 1)
             credits[node, code(currency), "conversions"] += share
-            credits[node, code(currency), "value"] += share * (value - given.refunds.get(place, 0))
+            amount = 0 if math.isnan(value) else value
+            credits[node, code(currency), "value"] += share * (amount - given.refunds.get(place, 0))
     return credits, paths
 
 
@@ -355,6 +356,25 @@ def test_midnights_with_a_zone_are_told_by_every_way_in(way):
     said = "conversions: all dates are midnights, so they are instants, and 1 conversion did not get"
     assert [message.startswith(said) for message in messages] == [True]
     assert [credits[node, "EUR", "value"] for node in ("ads", None)] == [10.0, 10.0]
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("way", WAYS)
+def test_an_order_without_a_value_has_a_value_of_0(way):
+    check(way, on_a_day((PEOPLE[0], 10.0, "EUR"), (PEOPLE[1], math.nan, "EUR"), (PEOPLE[2], 4.0, "EUR")))
+
+
+def test_functions_of_a_project_take_currencies_in_any_case_and_signs():
+    with at.connect("shop", path=":memory:", currency="nok") as shop:
+        at.admin.set_rates(
+            shop, pd.DataFrame({"currency": ["€", " usd"], "date": "2025-01-01", "rate": 10.0})
+        )
+        assert at.admin.list_rates(shop, currency="eur")["currency"].tolist() == ["EUR"]
+        assert at.admin.get_settings(shop)["currency"] == "NOK"
+        at.admin.create_integration(shop, "post", name="Post", currency="£")
+        at.create_campaign(shop, "post", "leaflet", name="Leaflet")
+        with pytest.raises(errors.InvalidRequest, match="currency: 'kr' is not allowed"):
+            at.admin.create_integration(shop, "fair", name="Fair", currency="kr")
 
 
 @pytest.mark.few(2)

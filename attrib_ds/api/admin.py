@@ -19,6 +19,7 @@ from attrib_ds.api.events import (
 )
 from attrib_ds.api.results import given, page
 from attrib_ds.api.users import create_audience, delete_audience, get_audience, list_audiences
+from attrib_ds.contract.identifiers import coded
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure
 from attrib_ds.keys import FULL_ACCESS, KeyFile, make_key_pair, new_key_file
 from attrib_ds.project import Project, takes_project
@@ -224,7 +225,7 @@ def create_integration(
     name : str
         Display name.
     currency : str, optional
-        Currency of its outlays: an ISO 4217 code, in force or withdrawn; by default that of the project.
+        Currency of its outlays: a code of ISO 4217 or a sign of one currency; by default that of the project.
         Never changed.
     channel : str, optional
         Channel of its node and of the campaigns below, such as ``"Offline"``. A node that was loaded with a
@@ -254,6 +255,7 @@ def create_integration(
     0  integration       Post  Offline
     1     campaign  Catalogue  Offline
     """
+    currency = coded(currency)
     return str(project.send("create_integration", **given(locals())).value)
 
 
@@ -270,8 +272,8 @@ def set_rates(project: Project, rates: Frame) -> int:
     project : Project
         From :func:`attrib_ds.connect`.
     rates : DataFrame
-        ``currency`` (three capital letters, as in ISO 4217), ``date`` (date, datetime or str in
-        UTC; the first date of the rate) and ``rate`` (value of one unit in the project's currency, above 0;
+        ``currency`` (a code of ISO 4217 or a sign of one currency), ``date`` (date, datetime or str in UTC;
+        the first date of the rate) and ``rate`` (value of one unit in the project's currency, above 0;
         missing to remove the rate of that date).
 
     Returns
@@ -296,7 +298,7 @@ def set_rates(project: Project, rates: Frame) -> int:
     frame = read_frame("rates", rates)
     rows = read_rows(frame, required=("currency", "date", "rate"), argument="rates")
     for row in rows:
-        row.setdefault("rate")
+        row |= {"rate": row.get("rate"), "currency": coded(row.get("currency"))}
     return int(project.send("set_rates", rates=rows).value)
 
 
@@ -338,7 +340,7 @@ def list_rates(
     ...     at.admin.list_rates(shop)["rate"].tolist()
     [0.085, 0.09]
     """
-    return page(project.send("list_rates", currency=currency, limit=limit, offset=offset))
+    return page(project.send("list_rates", currency=coded(currency), limit=limit, offset=offset))
 
 
 @takes_project

@@ -200,9 +200,7 @@ class _Column:
 
 def _code(conversions: pd.DataFrame, value: str | None, currency: str | None) -> str | None:
     """Return the currency of all values, if it is not a column."""
-    if currency is None:
-        return None
-    if value is None:
+    if currency is not None and value is None:
         raise InvalidRequest("currency: needs value=, the column of the values")
     return None if currency in conversions.columns else code_of(currency)
 

@@ -411,8 +411,8 @@ class Loaded:
     counts : dict of str to int
         Loaded rows by kind; ``implicit_nodes`` counts nodes that were created because rows refer to them.
     rejected : DataFrame
-        One row per rejected row: ``table`` (str), ``row`` (Int64, from 0), ``id`` (str), ``reason`` (str, all
-        violations).
+        One row per rejected row: ``table`` (str), ``row`` (Int64), ``id`` (str), ``reason`` (str, all
+        violations). Rows of frames are counted from 0, those of files from 1, with their header.
     """
 
     counts: dict[str, int]

@@ -42,7 +42,7 @@ class Model:
         for parameter in fields(self):
             object.__setattr__(self, parameter.name, plain_number(getattr(self, parameter.name)))
 
-    def _require_whole(self, name: str, *, minimum: int, maximum: int | None = None) -> None:
+    def _require_whole(self, name: str, *, minimum: int, maximum: float = math.inf) -> None:
         whole = check_whole(name, getattr(self, name), minimum=minimum, maximum=maximum)
         object.__setattr__(self, name, whole)
 

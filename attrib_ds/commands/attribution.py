@@ -137,7 +137,7 @@ def _explain(options: argparse.Namespace) -> int:
             options.conversions,
             spend=options.spend,
             reading=_reading(options),
-            currency=_currency(options),
+            currency=code_of(options.column_currency),
             conversion_page=options.conversion_page,
         )
     for warning in caught:
@@ -217,7 +217,7 @@ def _read(options: argparse.Namespace) -> FilePaths:
     if options.paths is not None:
         columns = _columns(options)
         formats = Formats(decimal=options.decimal, encoding=options.encoding, sheet=options.sheet)
-        shared: dict[str, Any] = {"columns": columns, "currency": _currency(options)}
+        shared: dict[str, Any] = {"columns": columns, "currency": code_of(options.column_currency)}
         read = read_sequences(options.paths, formats=formats, separator=options.separator, **shared)
         if not options.spend:
             return read
@@ -230,7 +230,7 @@ def _read(options: argparse.Namespace) -> FilePaths:
         options.touchpoints,
         options.conversions,
         reading=_reading(options),
-        currency=_currency(options),
+        currency=code_of(options.column_currency),
         conversion_page=options.conversion_page,
         spend=options.spend,
         aliases=dict(options.aliases),
@@ -255,19 +255,14 @@ def _reading(options: argparse.Namespace) -> at.Reading:
 
 def _columns(options: argparse.Namespace) -> dict[str, str | list[str]]:
     named = {role: getattr(options, f"column_{role}") for role in OPTIONS}
-    if _currency(options) is not None:
+    # A code or a sign is that of the amounts without a currency, and no column.
+    if code_of(options.column_currency) is not None:
         del named["currency"]
     columns: dict[str, str | list[str]] = {role: name for role, name in named.items() if name is not None}
     for role in LISTED:
         if "," in (named[role] or ""):
             columns[role] = [name.strip() for name in named[role].split(",")]
     return columns
-
-
-def _currency(options: argparse.Namespace) -> str | None:
-    """Return the currency of amounts that have none, if the option is a code or sign and not a column."""
-    named = options.column_currency
-    return None if named is None else code_of(named)
 
 
 def _write_rejected(rejected: pd.DataFrame, folder: Path | None) -> str:

@@ -10,11 +10,11 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import attrib_ds
 from attrib_ds import commands, display, errors
 from attrib_ds.importers.columns import OPTIONS
 from attrib_ds.keys import FULL_ACCESS, SCOPES
@@ -70,20 +70,13 @@ def make_parser() -> argparse.ArgumentParser:
         prog="attrib-ds", description="Marketing attribution for analysts.", allow_abbrev=False
     )
     parser.set_defaults(home=None)
-    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {attrib_ds.__version__}")
     actions = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_credits(actions)
     _add_projects(actions)
     _add_administration(actions)
     _add_serving(actions)
     return parser
-
-
-def _version() -> str:
-    try:
-        return version("attrib-ds")
-    except PackageNotFoundError:
-        return "(not installed)"
 
 
 def _alias(text: str) -> tuple[str, str]:

@@ -148,7 +148,7 @@ SIGNS: Final = {
 NO_SIGN: Final = f"{EXPECTED}; the sign € means 'EUR', but $, ¥ and kr mean several"
 
 
-def code_of(word: str) -> str | None:
+def code_of(word: object) -> str | None:
     """Return the code that a word of a user stands for, or None.
 
     Examples
@@ -156,8 +156,14 @@ def code_of(word: str) -> str | None:
     >>> [code_of(word) for word in ("EUR", " eur", "€", "$", "euro")]
     ['EUR', 'EUR', 'EUR', None, None]
     """
-    code = SIGNS.get(word.strip(), word.strip().upper())
+    text = word.strip() if isinstance(word, str) else ""
+    code = SIGNS.get(text, text.upper())
     return code if code in CURRENCIES else None
+
+
+def coded(currency: Any) -> Any:
+    """Return the code that a user's text stands for; anything else stays, for the request to refuse."""
+    return code_of(currency) or currency
 
 
 #: Local parts that are valid whatever the domain; the bounds leave room for a longer form of the domain.

@@ -29,7 +29,7 @@ from attrib_ds.forms.controls import (
     uploads,
 )
 from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, frame_downloads
-from attrib_ds.importers.columns import names_of
+from attrib_ds.importers.columns import Named, names_of
 from attrib_ds.importers.journeys import Journeys
 from attrib_ds.importers.own_journeys import Found, find_columns, read_journeys, with_sheets
 from attrib_ds.importers.preview import preview_files
@@ -170,6 +170,8 @@ _FIRST_MODELS: Final = ("last_touch", "linear")
 #: What a column of each file can be, in words, by role.
 _ROLES: Final[dict[File, dict[str, str]]] = form_fields.TEXTS["roles"]
 _FOUND: Final = "(as found)"
+#: Choice of no column.
+_NONE: Final = "(none)"
 #: Rejected rows that are shown.
 _SHOWN: Final = 20
 #: What to choose from where a file does not say how it is written, with the value of the argument.
@@ -261,9 +263,8 @@ def reading_of(form: Form) -> Any:
     value = form.value
     reading = {name: value[name] for name in ("columns", "order_sources", *_DOUBTS) if name in value}
     with suppress(errors.AttribError), elements.heard():
-        preview = preview_files(
-            value["touchpoints"], value["conversions"], spend=value.get("spend"), reading=Reading(**reading)
-        )
+        files: Any = [value.get(name) for name in ("touchpoints", "conversions")]
+        preview = preview_files(*files, spend=value.get("spend"), reading=Reading(**reading))
         choice: Any = form.control("columns")
         choice.show(preview.attrs["reading"], is_whole=form.error is None)
         # The form shows each question beside the choice that answers it.
@@ -349,9 +350,11 @@ class ColumnChoice(Control):
             files[name].watch(partial(self._find, name))
 
     @property
-    def value(self) -> dict[str, str] | None:
+    def value(self) -> dict[str, Named] | None:
         """The chosen columns, by role."""
         chosen = {role: menu.value for role, menu in self._menus.items() if self._is_chosen(role)}
+        if chosen.get("refund") == _NONE:
+            chosen["refund"] = []
         # A column that is named for visits counts for conversions too, unless they have one of their own.
         for role in ("user", "date"):
             found = self._found.get(f"conversion_{role}", [])
@@ -360,11 +363,12 @@ class ColumnChoice(Control):
         return chosen or None
 
     @value.setter
-    def value(self, columns: Mapping[str, str] | None) -> None:
+    def value(self, columns: Mapping[str, Named] | None) -> None:
         for role in columns or {}:
             errors.check_choice("columns", role, self._menus)
         for role, menu in self._menus.items():
             column = (columns or {}).get(role)
+            column = _NONE if column == [] else column
             if column is not None and column not in menu.options:
                 menu.options = [*menu.options, column]
             menu.value = column or menu.options[0]
@@ -426,7 +430,7 @@ class ColumnChoice(Control):
             self._found[role] = of_role
             none = "by its values" if role == "spend_node" else "none"
             start = f"{' and '.join(of_role or [none])} {_FOUND}"
-            self._menus[role].options = [start, *columns]
+            self._menus[role].options = [start, *[_NONE][: role == "refund"], *columns]
             self._menus[role].value = start
         self._is_finding = False
         self._groups[name].layout.display = "" if columns else "none"

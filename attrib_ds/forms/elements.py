@@ -172,7 +172,10 @@ def image(axes: Axes, description: str) -> Any:
     pyplot.close(figure)
     encoded = base64.b64encode(buffer.getvalue()).decode()
     source = f"data:image/png;base64,{encoded}"
-    return html(f'<img class="attrib-plot" alt="{escape(description)}" src="{source}">')
+    # Whoever uses the keyboard can scroll what has the focus.
+    return html(
+        f'<div class="attrib-plot" tabindex="0"><img alt="{escape(description)}" src="{source}"></div>'
+    )
 
 
 def figures(values: Mapping[str, str]) -> str:

@@ -296,7 +296,7 @@ def run_app(*, port: int, opens_browser: bool, seconds_unattended: int = 600) ->
     Parameters
     ----------
     port : int
-        TCP port, on the loopback address only.
+        TCP port, on the loopback address only; 0 for a free one.
     opens_browser : bool
         Whether to open the page in a browser.
     seconds_unattended : int, default 600
@@ -315,7 +315,7 @@ def run_app(*, port: int, opens_browser: bool, seconds_unattended: int = 600) ->
         If the port is in use.
     """
     _check_packages({name: _installed(name) for name in ("voila", "ipykernel", "ipywidgets")})
-    _check_port(port)
+    port = _usable_port(port)
     folder = Path(__file__).parent
     command = [
         *(sys.executable, "-c", _VOILA, str(folder / "workbench.ipynb")),
@@ -341,13 +341,14 @@ def run_app(*, port: int, opens_browser: bool, seconds_unattended: int = 600) ->
             voila.communicate()  # closes its standard input, which ends it
 
 
-def _check_port(port: int) -> None:
-    """Refuse a port that is in use, for which Voilà would take another one."""
+def _usable_port(port: int) -> int:
+    """Return a port, a free one for 0; refuse one that is in use, for which Voilà would take another one."""
     with socket.socket() as tried:
         if os.name == "posix":  # elsewhere it would allow to share a port
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             tried.bind(("127.0.0.1", port))
+            return int(tried.getsockname()[1])
         except OSError as error:
             raise Unavailable(
                 f"--port: {port} cannot be used ({error.strerror}); an app may still be open there: open "

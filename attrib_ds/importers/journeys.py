@@ -64,7 +64,8 @@ class Journeys:
     hits : DataFrame
         One row per page view; empty if the source has none.
     rejected : DataFrame
-        Rows that could not be read: ``file`` (str), ``row`` (Int64, from 0), ``reason`` (str).
+        Rows that could not be read: ``file`` (str), ``row`` (Int64), ``reason`` (str). Rows of frames are
+        counted from 0, those of files from 1, with their header.
     repeated : int
         Number of duplicate conversions that were dropped.
     columns : dict of str to dict
@@ -234,7 +235,6 @@ class Journeys:
             conversions.loc[others, "event_id"] = conversions["kind"] + _SEPARATOR + conversions["event_id"]
         if "value" in conversions.columns:
             conversions.loc[others, "value"] = None
-            conversions = _completed(conversions, in_currency)
         if self.users is not None:
             known = self.users.set_index("_id")["user_id"]
             for rows in (touchpoints, conversions):
@@ -292,17 +292,6 @@ class Journeys:
         counts = ", ".join(display.counted(count, kind) for kind, count in kinds.items())
         said = "".join(f"; {note}" for note in self.notes)
         return f"<Journeys of {counts}; {display.counted(len(self.rejected), 'rows')} rejected{said}>"
-
-
-def _completed(conversions: pd.DataFrame, in_currency: str | None) -> pd.DataFrame:
-    """Count conversions without a value as 0, in the currency of all values if they have one."""
-    if "currency" in conversions.columns:
-        currencies = conversions["currency"].dropna().unique()
-        common = in_currency or (currencies[0] if len(currencies) == 1 else None)
-        if common is not None:
-            conversions["currency"] = conversions["currency"].mask(conversions["value"].isna(), common)
-    conversions["value"] = conversions["value"].fillna(0.0)
-    return conversions
 
 
 _TRAFFIC: Final = [field.name for field in fields(Traffic)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from functools import partial, reduce
-from itertools import chain, product
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import duckdb
@@ -20,24 +20,31 @@ from attrib_ds import scratch, sql_results
 from attrib_ds.attribution.paths.paths import doubts_of
 from attrib_ds.display import counted, worth
 from attrib_ds.errors import InvalidRequest, warn
-from attrib_ds.importers import exports, own_checks, own_paths, own_sources, own_spend, own_table
+from attrib_ds.importers import exports, own_paths, own_sources, own_spend
 from attrib_ds.importers import journeys as journey_tables
 from attrib_ds.importers.aliases import Aliases
-from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
+from attrib_ds.importers.columns import GROUPS, OPTIONS, Named, names_of
 from attrib_ds.importers.content import evidence
 from attrib_ds.importers.content import rows as rows_of
-from attrib_ds.importers.reading import File, Reading, telling_readings
+from attrib_ds.importers.reading import Asked, File, Reading, telling_readings
+from attrib_ds.importers.tables import checks
+from attrib_ds.importers.tables.conversions import occurred, read_conversions
+from attrib_ds.importers.tables.dates import find_date, take_date, take_zone
+from attrib_ds.importers.tables.nodes import (
+    find_node,
+    find_views,
+    split_pairs,
+    take_node,
+    take_views,
+    warn_of_unused,
+)
+from attrib_ds.importers.tables.own_table import OwnTable
+from attrib_ds.importers.tables.roles import find_column, rows_of_kind, take_groups, take_word
+from attrib_ds.importers.tables.table import is_same, workbook_of
+from attrib_ds.importers.tables.users import read_phones, take_user, user_columns
 from attrib_ds.records import sources, written_files
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.traffic.sources import Traffic
-
-_DEVICES: Final = frozenset(map(folded, COMMON_NAMES["device"]))
-#: A session is a user only if nothing else is known.
-_SESSION: Final = "sessionid"
-#: Advice for repeated rows.
-_REPEATED: Final = (
-    "; rows that occur twice because files overlap are to be dropped first, since aggregate=True adds them up"
-)
 
 
 def read_journeys(
@@ -149,26 +156,13 @@ def read_journeys(
     return read_tables(touchpoints, conversions, Reading.of(reading), asked, [])
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What is asked of files, whatever is in them: arguments of :func:`read_journeys`."""
-
-    event_type: str = "conversion"
-    currency: str | None = None
-    channels: Frame | None = None
-    conversion_page: str | None = None
-    spend: FrameOrPath | Sequence[FrameOrPath] | None = None
-    aliases: Mapping[str, str] | None = None
-    statuses: Mapping[str, bool] = field(default_factory=dict)
-
-
 @telling_readings()
 def read_tables(
     touchpoints: FrameOrPath,
     conversions: FrameOrPath | Sequence[FrameOrPath] | None,
     reading: Reading,
     asked: Asked,
-    tables: list[own_table.OwnTable],
+    tables: list[OwnTable],
 ) -> journey_tables.Journeys:
     """Read files as :func:`read_journeys` does, and add their tables to a list as they are opened."""
     reading = with_sheets(touchpoints, conversions, reading)
@@ -194,7 +188,7 @@ def read_tables(
         single, own = own_sources.alone(connection, touchpoints, reading)
     formats = reading.formats("touchpoints")
     touch_table = own.table if own else None
-    touch_table = touch_table or own_table.OwnTable(
+    touch_table = touch_table or OwnTable(
         connection, touchpoints, "touchpoints", formats, is_alone=conversions is None
     )
     tables.append(touch_table)
@@ -254,17 +248,17 @@ def _read_both(
     conversions: FrameOrPath | Sequence[FrameOrPath] | None,
     reading: Reading,
     asked: Asked,
-    tables: list[own_table.OwnTable],
-    single: own_table.OwnTable | None,
+    tables: list[OwnTable],
+    single: OwnTable | None,
 ) -> tuple[pa.Table, pa.Table, pd.DataFrame]:
     """Create the table ``visits``; return the touchpoints, the conversions and the rejected rows."""
     touch_table, connection = tables[0], tables[0].connection
     formats = reading.formats("conversions")
     if isinstance(conversions, list | tuple):
-        conversions = own_checks.together(connection, conversions, encoding=formats.encoding)
+        conversions = checks.together(connection, conversions, encoding=formats.encoding)
     if conversions is None:
         formats = reading.formats("touchpoints")
-    table = single or own_table.OwnTable(
+    table = single or OwnTable(
         connection, touchpoints if conversions is None else conversions, "conversions", formats
     )
     tables.append(table)
@@ -303,7 +297,7 @@ def _read_orders(
     # Orders may have nobody.
     table.take_sql("user", "CAST(NULL AS VARCHAR)")
     with nullcontext() if "user" in named else suppress(InvalidRequest):
-        table.take_user(*_user_columns((table, table), named)[1], optional=True)
+        take_user(table, *user_columns((table, table), named)[1], optional=True)
     events, rejected = read_conversions(table, reading, asked, has_own=True, has_views=False)
     events, points = _add_own_sources(own, events, reading)
     _create_visits(table.connection, points)
@@ -323,11 +317,11 @@ def _add_own_sources(
     query = f'SELECT * REPLACE ({user} AS "user") FROM orders ORDER BY row'
     events = sql_results.read_arrow(connection, query)
     connection.register("orders", events)
-    points = sql_results.read_arrow(connection, own.of_rows(_occurred(events)))
+    points = sql_results.read_arrow(connection, own.of_rows(occurred(events)))
     return events, own_paths.merge_case(points, name=own.table.name) if reading.ignore_case else points
 
 
-def reading_of(reading: Reading, tables: Sequence[own_table.OwnTable]) -> Reading:
+def reading_of(reading: Reading, tables: Sequence[OwnTable]) -> Reading:
     """Return a reading with what the values of the tables decided."""
     columns: dict[str, Named] = {}
     ways: dict[str, dict[str, Any]] = {"dayfirst": {}, "decimal": {}}
@@ -335,11 +329,11 @@ def reading_of(reading: Reading, tables: Sequence[own_table.OwnTable]) -> Readin
     several = sum(table.argument == "spend" for table in tables) > 1
     for table in tables:
         before = {"conversions": "conversion_", "spend": "spend_"}.get(table.argument, "")
-        for role, column in table.decided().items():
+        for role, column in _decided(table).items():
             called = f"{before}{role}" if f"{before}{role}" in OPTIONS else role
             if table.argument != "spend" or ("spend" in called and not several):
                 columns[called] = column
-        for name, way in table.written().items():
+        for name, way in _written(table).items():
             ways[name][table.argument] = way
     decided: dict[str, Any] = {
         name: found or None for name, found in ways.items() if getattr(reading, name) is None
@@ -347,79 +341,61 @@ def reading_of(reading: Reading, tables: Sequence[own_table.OwnTable]) -> Readin
     return replace(reading, columns={**columns, **reading.columns}, **decided)
 
 
+def _decided(table: OwnTable) -> dict[str, Named]:
+    """Return the columns by role, apart from those that were made.
+
+    Of known exports, which are recognised again, they are those that touchpoints would decide otherwise.
+    """
+    roles = OPTIONS if table.format is None else ("user", "device", "date")
+    return {
+        role: column
+        for role, column in table.columns.items()
+        if role in roles and {*names_of(column)} <= table.header
+    }
+
+
+def _written(table: OwnTable) -> dict[str, Any]:
+    """Return what values show of how the columns in use are written: ``dayfirst`` and ``decimal``."""
+    used = table.used()
+    orders = {each.order for name, each in table.instants.read.items() if name in used and each.order}
+    marks = {each.mark for name, each in table.amounts.read.items() if name in used and each.mark}
+    ways: dict[str, Any] = {}
+    if len(orders) == 1:
+        ways["dayfirst"] = orders == {"dmy"}
+    if len(marks) == 1:
+        ways["decimal"] = marks.pop()
+    return ways
+
+
 def _read_touchpoints(
-    table: own_table.OwnTable,
-    of_conversions: own_table.OwnTable,
-    named: Mapping[str, Named],
-    conversions: object,
+    table: OwnTable, of_conversions: OwnTable, named: Mapping[str, Named], conversions: object
 ) -> tuple[pa.Table, pd.DataFrame]:
     """Select the columns of both tables that tell people apart, and read the touchpoints."""
     if "node" not in named:
-        table.split_pairs()
-    of_touchpoints, of_others = _user_columns((table, of_conversions), named)
-    _read_phones((table, of_conversions), (of_touchpoints[0], of_others[0]))
+        split_pairs(table)
+    of_touchpoints, of_others = user_columns((table, of_conversions), named)
+    read_phones((table, of_conversions), (of_touchpoints[0], of_others[0]))
     if conversions is not None and not {"node", "value", "conversion"} & {*named}:
-        own_checks.check_swapped(table, of_conversions)
-    table.take_user(*of_touchpoints)
-    of_conversions.take_user(*of_others, optional=conversions is not None)
-    views = table.find_views(named)
+        checks.check_swapped(table, of_conversions)
+    take_user(table, *of_touchpoints)
+    take_user(of_conversions, *of_others, optional=conversions is not None)
+    views = find_views(table, named)
     if views is None:
-        table.take_node(table.find_node(named))
+        take_node(table, find_node(table, named))
     else:
-        table.take_views(*views)
-    table.take_date(table.find_date(named))
-    table.take_word("touch", table.find("touch", named, required=False))
-    table.take_groups()
-    table.take_zone()
+        take_views(table, *views)
+    take_date(table, find_date(table, named))
+    take_word(table, "touch", find_column(table, "touch", named, required=False))
+    take_groups(table)
+    take_zone(table)
     if views is None and "node" not in named:
-        table.warn_of_unused()
-    are_views = None if views is None else table.rows_of_kind(evidence.WORDS["view"])
-    bought = own_checks.purchases_in(table, named) if conversions is None and views is None else None
+        warn_of_unused(table)
+    are_views = None if views is None else rows_of_kind(table, evidence.WORDS["view"])
+    bought = checks.purchases_in(table, named) if conversions is None and views is None else None
     points, rejected = table.read(where=are_views or (f"({bought}) IS NOT TRUE" if bought else "true"))
-    own_checks.warn_of_copies(table)
-    own_checks.check_rounded_ids(table)
+    checks.warn_of_copies(table)
+    checks.check_rounded_ids(table)
     return points, rejected
-
-
-@telling_readings()
-def read_conversions(
-    table: own_table.OwnTable, reading: Reading, asked: Asked, *, has_own: bool, has_views: bool
-) -> tuple[pa.Table, pd.DataFrame]:
-    """Return the conversions of a table, and the rejected rows."""
-    where, is_among = _conversions_in(table, reading.columns, asked, has_own=has_own, has_views=has_views)
-    return _read_conversions(
-        table,
-        reading.columns,
-        where,
-        has_own_table=has_own,
-        is_among=is_among,
-        currency=asked.currency,
-        aggregate=reading.aggregate,
-        statuses=asked.statuses,
-    )
-
-
-def _conversions_in(
-    table: own_table.OwnTable, named: Mapping[str, Named], asked: Asked, *, has_own: bool, has_views: bool
-) -> tuple[str, bool]:
-    """Return SQL for the rows of a table that are conversions, and whether they are some of page views."""
-    if asked.conversion_page is not None:
-        return own_checks.views_of(table, asked.conversion_page), False
-    if has_own:
-        return "true", False
-    if table.format is not None and table.format.visit:
-        raise InvalidRequest(
-            f"conversions: {table.name} has views of pages; pass the path of the page that tells "
-            "of a conversion, such as conversion_page='/thank-you', or a table of conversions"
-        )
-    if (bought := own_checks.purchases_in(table, named)) is not None:
-        return bought, True
-    if has_views and not table.common("flag"):
-        raise own_checks.without_purchases(table)
-    if table.format is None:
-        table.columns["flag"] = flag = str(table.find("flag", named))
-        return table.flag(flag), False
-    return "true", False
 
 
 def _with_spend(
@@ -461,20 +437,22 @@ class Found(NamedTuple):
 
 def find_columns(rows: object, file: File, roles: Collection[str], reading: Reading) -> Found:
     """Return what is found in a file or frame."""
-    table = own_table.OwnTable(scratch.open_database(), rows, file, reading.formats(file))
+    table = OwnTable(scratch.open_database(), rows, file, reading.formats(file))
     found: dict[str, list[str]] = {}
     for role in roles:
         if role == "node":
-            found[role] = table.find_node({}, required=False)
+            found[role] = find_node(table, {}, required=False)
         elif role == "date":
-            found[role] = table.find_date({}, required=False)
+            found[role] = find_date(table, {}, required=False)
         else:
-            found[role] = [column for column in [table.find(role, {}, required=False)] if column is not None]
+            found[role] = [
+                column for column in [find_column(table, role, {}, required=False)] if column is not None
+            ]
     found["user"] = found.get("user") or table.emails()[:1]
     if found.get("device") == found.get("user"):
         # The only id of a table is that of its users.
         found.pop("device", None)
-    first = table.connection.execute(f"SELECT * FROM {table.source.relation} LIMIT {_FIRST_ROWS}").df()
+    first = table.connection.execute(f"SELECT * FROM {table.relation} LIMIT {_FIRST_ROWS}").df()
     found = {role: columns for role, columns in found.items() if columns}
     statuses, has_sources = {}, False
     if "conversion" in roles and table.format is None:
@@ -484,196 +462,9 @@ def find_columns(rows: object, file: File, roles: Collection[str], reading: Read
     return Found(table.source.columns, found, first, table.note, statuses, has_sources)
 
 
-def _user_columns(
-    tables: tuple[own_table.OwnTable, own_table.OwnTable], named: Mapping[str, Named]
-) -> list[tuple[str | None, str | None]]:
-    """Return the columns of the user and of the device in both tables, preferring names that they share.
-
-    The id of a device stands beside that of a user in at least one of the tables; otherwise it is the user.
-    """
-    called = ("user", "conversion_user")
-    if {*called, "device"} & set(named):
-        return _named_users(tables, named)
-    users = [_filled(table, is_device=False) for table in tables]
-    devices = [_filled(table, is_device=True) for table in tables]
-    emails = [table.emails() for table in tables]
-    chosen: list[tuple[str | None, str | None]]
-    has_guests = all(emails) and any(
-        table.has_guests(own[0], email[0])
-        for table, own, email in zip(tables, users, emails, strict=True)
-        if own
-    )
-    if all(emails) and (has_guests or not any(_shared(columns) for columns in (users, devices))):
-        chosen = [(columns[0], None) for columns in emails]
-    elif not any(user and device for user, device in zip(users, devices, strict=True)):
-        chosen = [(column, None) for column in _preferred([_filled(table) for table in tables])]
-    else:
-        chosen = [
-            (device, None) if user is None and not _shared(devices) else (user, device)
-            for user, device in zip(_preferred(users), _preferred(devices), strict=True)
-        ]
-    share = _meeting(tables, [user or device for user, device in chosen]) if all(map(any, chosen)) else 0
-    if share < _LEAST_SHARE:
-        met = _people_by_values(tables)
-        is_better = met is not None and (not share or _meeting(tables, met) > share + _LEAST_SHARE)
-        chosen = [(column, None) for column in met or ()] if is_better else chosen
-    # If one table has addresses and the other has nobody, the other one lacks them.
-    for each in sorted(range(2), key=lambda each: bool(emails[each])):
-        if not any(chosen[each]):
-            column = next(iter(emails[each]), None) or tables[each].find("user", named, called=called[each])
-            chosen[each] = (column, None)
-    return chosen
-
-
-#: Distinct people of the conversions that are looked for among the touchpoints.
-_PEOPLE: Final = 2_000
-#: Columns of a table in which people are looked for.
-_MOST_COLUMNS: Final = 10
-#: How much two columns must have in common, and more than any others.
-_LEAST_SHARE, _MARGIN = 0.2, 0.05
-
-
-def _meeting(tables: tuple[own_table.OwnTable, own_table.OwnTable], columns: Sequence[str | None]) -> float:
-    """Return the share of the people in a column of the conversions who are in one of the touchpoints."""
-    pair = [(table, str(column)) for table, column in zip(tables, columns, strict=True)]
-    is_phone = _are_phones(tables, columns)
-    seen, own = ((table.identity(name, is_phone=is_phone), table.source.relation) for table, name in pair)
-    people = "(SELECT {} AS person FROM {})".format
-    query = (
-        f"WITH known AS MATERIALIZED (SELECT DISTINCT person FROM {people(*own)} WHERE person IS NOT NULL "
-        f"ORDER BY person LIMIT {_PEOPLE}) SELECT coalesce((SELECT count(DISTINCT person) FROM "
-        f"{people(*seen)} SEMI JOIN known USING (person)) / (SELECT count(*) FROM known), 0)"
-    )
-    ((share,),) = tables[0].connection.execute(query).fetchall()
-    return float(share)
-
-
-def _are_phones(tables: Sequence[own_table.OwnTable], columns: Sequence[str | None]) -> bool:
-    """Return whether two columns have numbers of telephones, in one of them written as such."""
-    held = [table.profile.get(str(column)) for table, column in zip(tables, columns, strict=True)]
-    return any(each is not None and each.holds("phone") for each in held) and all(
-        each is not None and (each.holds("phone") or each.holds("float")) for each in held
-    )
-
-
-def _read_phones(tables: Sequence[own_table.OwnTable], columns: Sequence[str | None]) -> None:
-    """Let two columns of numbers of telephones have the code of a country in each number."""
-    if not _are_phones(tables, columns):
-        return
-    found = set().union(*(table.phones(str(name)) for table, name in zip(tables, columns, strict=True)))
-    whole = {each.removeprefix("+") for each in found if each[:1] != "0"}
-    at_home = {each.lstrip("0") for each in found if each[:1] != "+"}
-    codes = sorted({each[:size] for each in whole for size in (1, 2, 3)})
-    met = {code: [f"{code}{each}" for each in at_home if f"{code}{each}" in whole] for code in codes}
-    best = max(codes, key=lambda code: len(met[code]), default="")
-    with_code = met.get(best, [])
-    for table, column in zip(tables, columns, strict=True):
-        table.country_codes[str(column)] = (best if with_code else "", {*map(len, with_code)})
-
-
-def people_in_common(tables: Sequence[own_table.OwnTable]) -> str:
-    """Return in words how many people of the conversions are among those of the touchpoints."""
-    people = [table.columns.get("user", table.columns.get("device")) for table in tables[:2]]
-    if len(people) < 2 or not all(isinstance(column, str) for column in people):
-        return ""
-    share = _meeting((tables[0], tables[1]), [str(column) for column in people])
-    return f"{share:.0%} of the people of the conversions have touchpoints"
-
-
-def _people_by_values(tables: tuple[own_table.OwnTable, own_table.OwnTable]) -> tuple[str, str] | None:
-    """Return the pair of columns whose values meet most; names decide between pairs that meet alike.
-
-    Raises
-    ------
-    InvalidRequest
-        If two pairs meet alike and no name tells which has the people.
-    """
-    pairs = []
-    for first, second in product(*(table.people()[:_MOST_COLUMNS] for table in tables)):
-        share = _meeting(tables, (first.name, second.name))
-        if share >= _LEAST_SHARE:
-            is_sure = first.holds("email") or first.holds("code")
-            points = [max(0, evidence.weight("user", each.name)) for each in (first, second)]
-            is_alike = evidence.words_of(first.name) == evidence.words_of(second.name)
-            if not (is_sure or is_alike or any(points) or (first.holds("long") and second.holds("long"))):
-                # Small numbers meet by chance.
-                continue
-            pairs.append((share + is_sure + sum(points) / 10, first.name, second.name))
-    pairs.sort(reverse=True)
-    if (
-        len(pairs) > 1
-        and pairs[0][0] - pairs[1][0] < _MARGIN
-        and (pairs[0][0] < 1 + _MARGIN or _differ(tables, pairs))
-    ):
-        either = " or ".join(f"{first!r} with {second!r}" for _, first, second in pairs[:2])
-        ways = " or ".join(
-            f"columns={{'user': {first!r}, 'conversion_user': {second!r}}}" for _, first, second in pairs[:2]
-        )
-        raise InvalidRequest(
-            f"touchpoints: the people may be those of {either}; say which with {ways}",
-            field="user",
-        )
-    return pairs[0][1:] if pairs else None
-
-
-def _differ(
-    tables: tuple[own_table.OwnTable, own_table.OwnTable], pairs: Sequence[tuple[float, str, str]]
-) -> bool:
-    """Return whether the columns of the two best pairs have other people in some rows."""
-    return any(
-        table.scalar(f"bool_or({table.identity(first)} IS DISTINCT FROM {table.identity(second)})")
-        for table, first, second in zip(tables, pairs[0][1:], pairs[1][1:], strict=True)
-        if first != second and (pairs[0][1] == pairs[1][1] or pairs[0][2] == pairs[1][2])
-    )
-
-
-def _named_users(
-    tables: tuple[own_table.OwnTable, own_table.OwnTable], named: Mapping[str, Named]
-) -> list[tuple[str | None, str | None]]:
-    device = named.get("device")
-    if device is not None and not any(device in table.source.columns for table in tables):
-        tables[0].find("device", named)
-    of_conversions = {} if "user" not in named else {"user": named["user"]}
-    if "conversion_user" in named:
-        of_conversions["user"] = named["conversion_user"]
-    chosen: list[tuple[str | None, str | None]] = []
-    for table, names, role in zip(tables, (named, of_conversions), ("user", "conversion_user"), strict=True):
-        own = device if isinstance(device, str) and device in table.source.columns else None
-        user = table.find("user", names, required=own is None, called=role)
-        chosen.append((None if user == device else user, own))
-    return chosen
-
-
-def _shared(columns: list[list[str]]) -> bool:
-    """Return whether two tables have a column of the same name."""
-    return bool({*map(folded, columns[0])} & {*map(folded, columns[1])})
-
-
-def _filled(table: own_table.OwnTable, *, is_device: bool | None = None) -> list[str]:
-    """Return the columns with values whose names are common for users, for devices, or for both."""
-    if table.format is not None and "device" in table.format.roles:
-        roles = ("user", "device") if is_device is None else ("device" if is_device else "user",)
-        return [column for role in roles for column in table.common(role) if table.is_filled(column)]
-    return [
-        column
-        for column in table.common("user")
-        if is_device is None or (folded(column) != _SESSION and (folded(column) in _DEVICES) == is_device)
-        if table.is_filled(column)
-    ]
-
-
-def _preferred(columns: list[list[str]]) -> list[str | None]:
-    """Return a column for each table: the first name that both have, else the first of each."""
-    first, second = ({folded(column): column for column in of_table} for of_table in columns)
-    for name, column in first.items():
-        if name in second:
-            return [column, second[name]]
-    return [next(iter(of_table), None) for of_table in columns]
-
-
 def _check_same(touchpoints: object, conversions: object) -> None:
     """Refuse one table as both, since each touchpoint would be a conversion; sheets may differ."""
-    if own_table.is_same(touchpoints, conversions) and own_table.workbook_of(touchpoints) is None:
+    if is_same(touchpoints, conversions) and workbook_of(touchpoints) is None:
         raise InvalidRequest(
             "conversions: the same as the touchpoints, so that each touchpoint would be a conversion; leave "
             "out conversions if a column of flags, such as converted, says which rows are some"
@@ -688,8 +479,8 @@ def with_sheets(touchpoints: object, conversions: object, reading: Reading) -> R
     InvalidRequest
         If both are one sheet, since each touchpoint would be a conversion.
     """
-    book = own_table.workbook_of(touchpoints)
-    if book is None or not own_table.is_same(touchpoints, conversions):
+    book = workbook_of(touchpoints)
+    if book is None or not is_same(touchpoints, conversions):
         return reading
     sheets = written_files.sheet_columns(book)
     # A sheet of notes has no rows of data.
@@ -710,182 +501,6 @@ def with_sheets(touchpoints: object, conversions: object, reading: Reading) -> R
             f"{book.name!r}; pass another one; sheets: {', '.join(sheets)}"
         )
     return reading
-
-
-def _read_conversions(
-    table: own_table.OwnTable,
-    named: Mapping[str, Named],
-    where: str,
-    *,
-    has_own_table: bool,
-    is_among: bool,
-    currency: str | None,
-    aggregate: bool,
-    statuses: Mapping[str, bool] | None = None,
-) -> tuple[pa.Table, pd.DataFrame]:
-    called = "conversion_date" if has_own_table else "date"
-    if "conversion_date" in named:
-        named = {**named, "date": named["conversion_date"]}
-    table.take_date(table.find_date(named, called=called))
-    if has_own_table:
-        table.take_zone()
-        table.take_days()
-    identity = None
-    if has_own_table or is_among or "conversion" in named or table.format is not None:
-        identity = table.find("conversion", named, required=False)
-        if has_own_table and identity is None:
-            own_checks.say_repeating(table)
-    value = table.find_value(named, has_own_table=has_own_table)
-    if has_own_table and identity is None and table.format is None:
-        table.columns |= {} if value is None else {"value": value}
-        identity = table.code_of_rows()
-    if has_own_table and identity is not None and table.format is None and "conversion" not in named:
-        identity = own_checks.shared_with_refunds(table, identity, value)
-    table.take_word("conversion", identity)
-    counted_rows = rows_of.Counted()
-    if has_own_table and table.format is None:
-        counted_rows = own_checks.count_rows(table, identity, value, statuses or {})
-        where = " AND ".join([where, *(f"({gone}) IS NOT TRUE" for gone in counted_rows.left_out.values())])
-    if has_own_table:
-        if not counted_rows.kind:
-            own_checks.leave_out_lines(table, value, identity)
-        if value is None:
-            own_checks.warn_of_amounts(table)
-    quantity = table.find_quantity(named, value)
-    unit = table.find_currency(named, value)
-    table.know_currencies(unit, currency)
-    if has_own_table and value is not None:
-        table.find_minor_units(value, unit, currency)
-    if value is not None and quantity is not None:
-        table.take_product(value, quantity)
-    else:
-        table.take_number("value", value, optional_if="true")
-    if value is not None:
-        table.take_rest(value)
-        table.take_less(named)
-    if counted_rows.kind:
-        table.take_sql("kind", counted_rows.kind)
-    if identity is not None and has_own_table and table.format is None:
-        table.take_references(identity)
-    table.take_currency(unit, currency)
-    own_checks.check_rounded_ids(table)
-    if has_own_table and not {"date", "conversion_date"} & {*named}:
-        table.say_other_dates()
-    table.take_groups()
-    events, rejected = table.read(where=where, may_be_empty=True)
-    if "value" in events.column_names:
-        events = own_checks.net_of_refunds(table, events, adds_up=aggregate)
-    if has_own_table and table.format is None and not aggregate:
-        events, aggregate = own_checks.once_each(table, events)
-    own_checks.warn_of_negative(table, events)
-    own_checks.warn_of_nothing(table, events)
-    if aggregate:
-        return _add_up(table, events, rejected, where)
-    if "conversion" in events.column_names:
-        duplicates = events.num_rows - pc.count_distinct(events["conversion"]).as_py()
-        if duplicates:
-            cells = events.drop_columns("row")
-            is_repeated = cells.num_rows - cells.group_by(cells.column_names).aggregate([]).num_rows
-            raise InvalidRequest(
-                f"conversion: {table.name} has {counted(duplicates, 'rows')} more than distinct values of "
-                f"{table.columns['conversion']!r}; aggregate the rows of a conversion with aggregate=True, "
-                "or name the column with unique ids of conversions with columns={'conversion': COLUMN}"
-                + (_REPEATED if is_repeated else ""),
-                field="conversion",
-            )
-    else:
-        _warn_of_repeated(table, where)
-    return events, rejected
-
-
-def _warn_of_repeated(table: own_table.OwnTable, where: str) -> None:
-    """Warn of rows that repeat another one; without an id they may be two conversions or one read twice."""
-    count = table.count_repeated(where)
-    if count:
-        warn(
-            f"{table.name} has {counted(count, 'rows')} without an id that "
-            f"{'repeats' if count == 1 else 'repeat'} another one exactly, and counts each of them. If rows "
-            "were exported or pasted twice, drop them; otherwise name a column of ids with "
-            "reading=Reading(columns={'conversion': COLUMN})",
-        )
-
-
-def _warn_of_totals(table: own_table.OwnTable) -> None:
-    """Warn if all rows of each conversion have the same value, which may be that of the whole."""
-    ((several, alike, example),) = table.connection.execute(
-        "SELECT count(*), count(*) FILTER (least = most AND most <> 0), min(conversion) FROM "
-        "(SELECT conversion, min(value) AS least, max(value) AS most FROM lines GROUP BY conversion "
-        "HAVING count(*) > 1)"
-    ).fetchall()
-    value = str(table.columns["value"])
-    if several == alike and several > (0 if "total" in folded(value) else 1):
-        warn(
-            f"in {table.name}, {value!r} is the same in all rows of each conversion, such as {example!r}, "
-            "and is added up: if it is the total of the conversion, it counts several times. Name the column "
-            "with the value of a row with reading=Reading(columns={'value': COLUMN}), or leave one row of "
-            "each",
-        )
-
-
-def _add_up(
-    table: own_table.OwnTable, events: pa.Table, rejected: pd.DataFrame, where: str
-) -> tuple[pa.Table, pd.DataFrame]:
-    """Return one row per conversion: the sum of the values of its rows, at the earliest date.
-
-    A conversion of which a row was rejected is rejected as a whole, because its sum would be too small.
-    """
-    if "conversion" not in events.column_names:
-        raise InvalidRequest(
-            f"aggregate: {table.name} has no column that looks like the conversion; name the "
-            "column with their ids with columns={'conversion': COLUMN}",
-            field="conversion",
-        )
-    connection = table.connection
-    connection.register("lines", events)
-    if count := table.count_repeated(where):
-        repeated = (
-            "repeats another one exactly, which is" if count == 1 else "repeat others exactly, which are"
-        )
-        warn(
-            f"{table.name} has {counted(count, 'rows')} that {repeated} added up too. Drop them if rows were "
-            "exported or pasted twice"
-        )
-    names = [name for name in ("currency", "user", "device") if name in events.column_names]
-    mixed = " OR ".join(f'count(DISTINCT "{name}") > 1' for name in names)
-    broken = connection.execute(
-        f"SELECT conversion FROM lines GROUP BY conversion HAVING {mixed} ORDER BY conversion LIMIT 1"
-    ).fetchall()
-    if broken:
-        raise InvalidRequest(
-            f"aggregate: the rows of conversion {broken[0][0]!r} are of several users or in several "
-            "currencies; allowed: one of each",
-            field="conversion",
-        )
-    if "value" in events.column_names:
-        _warn_of_totals(table)
-    word = table.source.word(str(table.columns["conversion"]))
-    rows = ", ".join(map(str, rejected["row"].dropna())) or "NULL"
-    is_partial = (
-        f"conversion IN (SELECT {word} FROM {table.source.relation} "
-        f"WHERE {sources.quoted(sources.ROW)} IN ({rows}) AND {word} IS NOT NULL)"
-    )
-    columns = [
-        f"min(row) AS row, arg_min(date, {_occurred(events)}) AS date, conversion",
-        *(f'min("{name}") AS "{name}"' for name in [*names, *GROUPS] if name in events.column_names),
-    ]
-    columns += [f"arg_min(is_day, {_occurred(events)}) AS is_day"] if "is_day" in events.column_names else []
-    columns += ["round(fsum(value), 6) AS value"] if "value" in events.column_names else []
-    summed = sql_results.read_arrow(
-        connection,
-        f"SELECT {', '.join(columns)} FROM lines WHERE NOT {is_partial} GROUP BY conversion ORDER BY row",
-    )
-    left_out = sql_results.read_arrow(
-        connection,
-        f"SELECT {sources.literal(table.name)} AS file, row, "
-        "'another row of the conversion ' || conversion || ' cannot be read' AS reason "
-        f"FROM lines WHERE {is_partial} ORDER BY row",
-    )
-    return summed, pd.concat([rejected, to_pandas(left_out)], ignore_index=True)
 
 
 def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table, table: str = "visits") -> None:
@@ -915,7 +530,7 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table, tabl
         journey_tables.resolve_sources(connection, table)
 
 
-def _say_visits(table: own_table.OwnTable, views: int) -> None:
+def _say_visits(table: OwnTable, views: int) -> None:
     """Say how many visits page views are."""
     count = table.connection.execute("SELECT count(*) FROM visits").fetchall()[0][0]
     name, more = (table.name, "") if table.format is None else (table.format.name, table.format.note)
@@ -929,18 +544,10 @@ def _create_conversions(connection: duckdb.DuckDBPyConnection, events: pa.Table,
         "source_id": _conversion_id(events),
         "kind": sources.literal(reference),
         "account": '"user"',
-        "occurred": _occurred(events),
+        "occurred": occurred(events),
         "amount": "value" if "value" in events.column_names else "NULL",
     }
     journey_tables.create_table(connection, "conversions", journey_tables.CONVERSIONS, columns, "FROM events")
-
-
-def _occurred(events: pa.Table) -> str:
-    """Return SQL for instants of conversions: the end of a day, so that touchpoints of that day count."""
-    if "is_day" not in events.column_names:
-        return "date"
-    is_day = "is_day AND date = date_trunc('day', date)"
-    return f"CASE WHEN {is_day} THEN date + INTERVAL 1 DAY - INTERVAL 1 MICROSECOND ELSE date END"
 
 
 def _conversion_id(events: pa.Table) -> str:
@@ -1023,11 +630,11 @@ def _join_people(connection: duckdb.DuckDBPyConnection) -> None:
     count = len(joined)
     warn(
         f"{count:,} {'cell has' if count == 1 else 'cells have'} several users, such as {joined[0]!r}: the "
-        "touchpoints of all of them lead to the conversion, and they count as one user",
+        "touchpoints of all of them lead to the conversion, and they count as one user"
     )
 
 
-def _warn_of_conversions_without_users(table: own_table.OwnTable, events: pa.Table) -> None:
+def _warn_of_conversions_without_users(table: OwnTable, events: pa.Table) -> None:
     """Warn of conversions without a user, which are unattributed."""
     people = [name for name in ("user", "device") if name in events.column_names]
     lost = events.filter(reduce(pc.and_, [pc.is_null(events[name]) for name in people]))

@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from operator import itemgetter
@@ -21,9 +21,14 @@ from attrib_ds import scratch
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.display import and_others
 from attrib_ds.errors import warn
-from attrib_ds.importers import journeys, own_table
+from attrib_ds.importers import journeys
 from attrib_ds.importers.columns import Named
 from attrib_ds.importers.reading import Formats, Reading
+from attrib_ds.importers.tables.candidates import candidates
+from attrib_ds.importers.tables.own_table import OwnTable
+from attrib_ds.importers.tables.roles import checked, find_column, flag_sql, take_word
+from attrib_ds.importers.tables.values import find_currency, take_currency, take_number
+from attrib_ds.records import sources
 from attrib_ds.records.frames import to_pandas
 from attrib_ds.traffic.sources import Traffic
 
@@ -43,7 +48,7 @@ class FilePaths:
     columns : dict of str to dict
         The columns used, by kind and role.
     rejected : DataFrame
-        ``file`` (str), ``row`` (Int64, from 0, without the header), ``reason`` (str).
+        ``file`` (str), ``row`` (Int64), ``reason`` (str).
     reading : Reading, optional
         How the files were read.
     """
@@ -91,19 +96,23 @@ def read_sequences(
         If the file or a column is missing, or there are no readable rows.
     """
     named = dict(columns or {})
-    table = own_table.OwnTable(scratch.open_database(), file, "paths", formats)
-    steps = table.find_steps(named)
+    table = OwnTable(scratch.open_database(), file, "paths", formats)
+    steps = _find_steps(table, named)
     if steps:
-        table.take_steps(steps, separator)
-        table.take_outcome(str(table.find("flag", named)))
+        _take_steps(table, steps, separator)
+        table.columns["flag"] = flag = str(find_column(table, "flag", named))
+        table.select["conversions"] = f"CASE WHEN {flag_sql(table, flag)} THEN 1.0 ELSE 0.0 END"
+        table.select["nulls"] = f"1.0 - {table.select['conversions']}"
     else:
-        table.take_word("path", table.find("path", named))
-        table.take_number("conversions", table.find("conversions", named), minimum=0, is_count=True)
-        nulls = table.find("nulls", named, required=False)
-        table.take_number("nulls", nulls, minimum=0, is_count=True)
-    value = table.find("total_value", named, required=False)
-    table.take_value(value)
-    table.take_currency(table.find_currency(named, value), journeys.checked_currency(currency))
+        take_word(table, "path", find_column(table, "path", named))
+        take_number(table, "conversions", find_column(table, "conversions", named), minimum=0, is_count=True)
+        nulls = find_column(table, "nulls", named, required=False)
+        take_number(table, "nulls", nulls, minimum=0, is_count=True)
+    value = find_column(table, "total_value", named, required=False)
+    # Paths without a conversion may have no value.
+    is_null = f"coalesce({table.select['conversions']}, 0) = 0"
+    take_number(table, "value", value, optional_if=is_null, default="0")
+    take_currency(table, find_currency(table, named, value), journeys.checked_currency(currency))
     rows, rejected = table.read()
     if table.note:
         warn(table.note)
@@ -198,3 +207,28 @@ def _chosen(
 def caseless(name: str) -> str:
     """Return a name without differences of case; accented letters are one character each."""
     return unicodedata.normalize("NFC", name).casefold()
+
+
+def _find_steps(table: OwnTable, named: Mapping[str, Named]) -> list[str]:
+    """Return the columns of the steps of wide journeys in order, or none if a column holds the path."""
+    given = named.get("path")
+    if given is not None and not isinstance(given, str):
+        return [checked(table, "path", column, "path") for column in given]
+    if given is not None or candidates(table, "path"):
+        return []
+    series: dict[str, dict[int, str]] = {}
+    for column in table.source.columns:
+        match = re.fullmatch(r"(.*?)[ _.-]?(\d+)", column)
+        if match is not None:
+            series.setdefault(match[1].casefold(), {})[int(match[2])] = column
+    longest = max(series.values(), key=len, default={})
+    return [longest[number] for number in sorted(longest)] if len(longest) > 1 else []
+
+
+def _take_steps(table: OwnTable, columns: Sequence[str], separator: str) -> None:
+    """Select the steps of wide journeys as one path; journeys without a step are rejected."""
+    words = ", ".join(table.word(column) for column in columns)
+    path = f"nullif(concat_ws({sources.literal(separator)}, {words}), '')"
+    table.columns["path"] = list(columns)
+    table.select["path"] = path
+    table.rules.append((f"{path} IS NULL", sources.literal(f"{columns[0]} to {columns[-1]} are missing")))

@@ -11,8 +11,10 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.columns import folded
 from attrib_ds.importers.content import evidence
 from attrib_ds.importers.formats import known_formats
-from attrib_ds.importers.own_table import LEVEL_NAMES, OwnTable
 from attrib_ds.importers.reading import Reading
+from attrib_ds.importers.tables.candidates import candidates
+from attrib_ds.importers.tables.nodes import LEVEL_NAMES, find_node, find_views
+from attrib_ds.importers.tables.own_table import OwnTable
 from attrib_ds.records import export_tables, sources
 from attrib_ds.traffic.channel_rules import COLUMN_NAMES
 from attrib_ds.traffic.sources import CLICK_IDS
@@ -54,7 +56,7 @@ class OwnSource:
         self.is_known, self.count = is_known, table.scalar(f"count(*) FILTER ({is_known})")
 
     def _take(self, field: str, column: str, sql: str = "") -> None:
-        word = self.table.source.word(column)
+        word = self.table.word(column)
         self.sql[field] = sql or word
         self._known.append(self.sql[field] if field == "source" else word)
         self.columns += [column] if column not in self.columns else []
@@ -70,7 +72,7 @@ class OwnSource:
             return
         pairs = [name for name in self._later if self.table.profile[name].holds("pair")]
         for column in [*pairs, *self._called(("origin", "attribution"))][:1]:
-            shown = f"nullif(regexp_extract({self.table.source.word(column)}, '{_SHOWN}'), '')"
+            shown = f"nullif(regexp_extract({self.table.word(column)}, '{_SHOWN}'), '')"
             kind, medium = (
                 f"regexp_extract({shown}, '{part}', 1)" for part in ("^(Org.*|Ref.*): ", " / (.*)")
             )
@@ -79,10 +81,7 @@ class OwnSource:
 
     def _take_addresses(self) -> None:
         """Take the landing page, its referrer, and ids of clicks in columns of their own."""
-        shares, word = (
-            {name: each.shares for name, each in self.table.profile.items()},
-            self.table.source.word,
-        )
+        shares, word = ({name: each.shares for name, each in self.table.profile.items()}, self.table.word)
         pages = [
             name for name in self._called(_LANDINGS) if shares[name]["address"] + shares[name]["path"] > _HALF
         ]
@@ -110,10 +109,10 @@ class OwnSource:
             if evidence.weight("click", name) > 0 and any(map(profile[name].holds, ("instant", "moment")))
         ]
         later = [name for name in self._later if evidence.names_level("source", name)]
-        node = later or self.table.find_node({}, required=False) if times and not self.columns else []
+        node = later or find_node(self.table, {}, required=False) if times and not self.columns else []
         for column in node[:1]:
             self._take("source", column)
-        return self.table.moment(times[0]) if node else "CAST(NULL AS TIMESTAMP)"
+        return self.table.instants.moment(times[0]) if node else "CAST(NULL AS TIMESTAMP)"
 
     def _called(self, names: Iterable[str]) -> list[str]:
         """Return the columns with values and one of some names, in the order of the names."""
@@ -131,7 +130,7 @@ class OwnSource:
         """Return a query of the rows of the table ``orders`` that have a source, with its fields."""
         columns = ", ".join(f"{sql} AS own_{field}" for field, sql in self.sql.items())
         named = ", ".join(f"own_{field} AS {field}" for field in self.sql)
-        row, rows = sources.quoted(sources.ROW), self.table.source.relation
+        row, rows = sources.quoted(sources.ROW), self.table.relation
         columns = f"{row} AS own_row, {self._clicked} AS clicked, {columns}"
         own = f"SELECT {columns} FROM {rows} WHERE {self.is_known}"
         orders = f"orders.* REPLACE (coalesce(clicked, {occurred}) AS date)"
@@ -144,10 +143,10 @@ def _bare(name: str) -> str:
 
 def _has_views(table: OwnTable, reading: Reading) -> bool:
     """Return whether rows are page views, and not orders with the first page of their visit."""
-    page, _ = table.find_views(reading.columns) or (None, None)
+    page, _ = find_views(table, reading.columns) or (None, None)
     if page is None or folded(page) not in _LANDINGS:
         return page is not None
-    words = [table.source.word(name) for name in table.common("value")]
+    words = [table.word(name) for name in candidates(table, "value")]
     have_amounts = [f"avg(CAST(regexp_matches({word}, '[1-9]') AS INT)) > {_HALF}" for word in words]
     return not any(map(table.scalar, have_amounts))
 
@@ -164,8 +163,10 @@ def alone(
         columns = table.source.columns
         has_orders = not any(each.fits(columns) for each in known_formats() if each.holds == "touchpoints")
     else:
-        ids = [table.profile[name] for role in ("conversion", "value") for name in table.common(role)[:1]]
-        has_orders = any(each.filled > _HALF * each.rows for each in ids) and not table.common("flag")
+        ids = [
+            table.profile[name] for role in ("conversion", "value") for name in candidates(table, role)[:1]
+        ]
+        has_orders = any(each.filled > _HALF * each.rows for each in ids) and not candidates(table, "flag")
         has_orders = has_orders and not {"flag", "touch"} & {*reading.columns}
         has_orders = has_orders and not _has_views(table, reading)
     own = OwnSource(table) if has_orders and "node" not in reading.columns else None

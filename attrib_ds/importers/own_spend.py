@@ -19,13 +19,26 @@ from attrib_ds import scratch
 from attrib_ds.display import and_others, cents, counted
 from attrib_ds.errors import InvalidRequest, closest, warn
 from attrib_ds.importers import formats as of_services
-from attrib_ds.importers import journeys, own_table
+from attrib_ds.importers import journeys
 from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import Named, folded
 from attrib_ds.importers.content import evidence
 from attrib_ds.importers.own_paths import merge_case
 from attrib_ds.importers.reading import Formats
 from attrib_ds.importers.spend_nodes import Place, Tree
+from attrib_ds.importers.tables.candidates import candidates, check_equal
+from attrib_ds.importers.tables.dates import take_date
+from attrib_ds.importers.tables.nodes import find_node, take_node
+from attrib_ds.importers.tables.own_table import OwnTable
+from attrib_ds.importers.tables.roles import find_column
+from attrib_ds.importers.tables.table import is_same
+from attrib_ds.importers.tables.values import (
+    NO_AMOUNT,
+    find_currency,
+    know_currencies,
+    take_currency,
+    take_number,
+)
 from attrib_ds.records import sources
 from attrib_ds.records.frames import TEXT, FrameOrPath, to_pandas
 from attrib_ds.traffic.sources import Traffic
@@ -60,7 +73,7 @@ def read_all(
         If rows without a day are in several files, and count several times.
     """
     listed: Sequence[Any] = files if isinstance(files, list | tuple) else [files]
-    if any(own_table.is_same(*pair) for pair in combinations(listed, 2)):
+    if any(is_same(*pair) for pair in combinations(listed, 2)):
         raise InvalidRequest("spend: two of the files are the same, so that their spend would count twice")
     parts = [read_spend(file, nodes=nodes, **options) for file in listed]
     rejected = pd.concat([rows for _, rows in parts], ignore_index=True)
@@ -81,7 +94,7 @@ def read_spend(
     formats: Formats = Formats(),  # noqa: B008  (frozen)
     ignore_case: bool = True,
     aliases: Aliases | None = None,
-    tables: list[own_table.OwnTable] | None = None,
+    tables: list[OwnTable] | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read the spend of nodes from a file; return it, and the rejected rows.
 
@@ -122,7 +135,7 @@ def read_spend(
     named.pop("node", None)
     if "spend_node" in named:
         named["node"] = named.pop("spend_node")
-    table = own_table.OwnTable(scratch.open_database(), file, "spend", formats)
+    table = OwnTable(scratch.open_database(), file, "spend", formats)
     if tables is not None:
         tables.append(table)
     if "currency" in named and named["currency"] not in table.header:
@@ -132,17 +145,17 @@ def read_spend(
     _replace_signs(table)
     node = _node_of(table, tree, named)
     _leave_out_totals(table, node, tree)
-    table.take_node(node)
+    take_node(table, node)
     if len(node) > 1:
         table.require_any(node)
     amount = _amount_of(table, named, node)
-    unit, code = table.find_currency(named, amount), journeys.checked_currency(currency)
-    table.know_currencies(unit, code)
-    table.take_number("spend", amount, minimum=0)
-    table.take_currency(unit, code)
+    unit, code = find_currency(table, named, amount), journeys.checked_currency(currency)
+    know_currencies(table, unit, code)
+    take_number(table, "spend", amount, minimum=0)
+    take_currency(table, unit, code)
     day = _day_of(table, node[-1])
     if day is not None:
-        table.take_date([day])
+        take_date(table, [day])
     rows, rejected = table.read(may_be_empty=True)
     if not rows.num_rows:
         warn(f"{table.name} has no rows, so that no spend is known")
@@ -165,16 +178,16 @@ def read_spend(
 # -- columns
 
 
-def _replace_signs(table: own_table.OwnTable) -> None:
+def _replace_signs(table: OwnTable) -> None:
     """Write 0 for the dashes with which reports say that nothing was spent."""
-    for name, kind in table.source.types.items():
+    for name, kind in table.types.items():
         if kind == "VARCHAR" and evidence.weight("spend", name) > 0:
-            word, column = table.source.word(name), sources.quoted(name)
+            word, column = table.word(name), sources.quoted(name)
             spent = f"CASE WHEN {word} IN {_NOTHING} THEN '0' ELSE {column} END AS {column}"
-            table.replace_rows(f"SELECT * REPLACE ({spent}) FROM {table.source.relation}")
+            table.replace_rows(f"SELECT * REPLACE ({spent}) FROM {table.relation}")
 
 
-def _node_of(table: own_table.OwnTable, tree: Tree, named: Mapping[str, Named]) -> list[str]:
+def _node_of(table: OwnTable, tree: Tree, named: Mapping[str, Named]) -> list[str]:
     """Return the columns of a node: those named, else those whose values meet the known nodes most."""
     columns = [
         each
@@ -185,12 +198,12 @@ def _node_of(table: own_table.OwnTable, tree: Tree, named: Mapping[str, Named]) 
     ]
     campaigns = [each.name for each in columns if evidence.names_level("campaign", each.name)]
     if "node" in named or not tree.types:
-        return table.find_node(named, required=not campaigns, called="spend_node") or campaigns[:1]
+        return find_node(table, named, required=not campaigns, called="spend_node") or campaigns[:1]
     met = [_meeting(table, each.name, tree) for each in columns]
     deep = [each for each in met if each.share >= _LEAST or (each.share and each.name in campaigns)]
     if not deep and not campaigns:
         whole = sorted((each for each in met if each.sources), key=lambda each: -each.sources)
-        return table.find_node({}, required=not whole, called="spend_node") or [whole[0].name]
+        return find_node(table, {}, required=not whole, called="spend_node") or [whole[0].name]
     deep.sort(key=lambda each: (round(each.share, 2), each.depth, each.name in campaigns))
     last = deep[-1].name if deep else campaigns[0]
     above = [
@@ -222,11 +235,11 @@ class _Meeting(NamedTuple):
     position: float
 
 
-def _meeting(table: own_table.OwnTable, name: str, tree: Tree) -> _Meeting:
+def _meeting(table: OwnTable, name: str, tree: Tree) -> _Meeting:
     """Compare the values of a column with nodes."""
-    word = table.source.word(name)
+    word = table.word(name)
     words = table.connection.execute(
-        f"SELECT {word}, count(*) FROM {table.source.relation} WHERE {word} IS NOT NULL GROUP BY 1 "
+        f"SELECT {word}, count(*) FROM {table.relation} WHERE {word} IS NOT NULL GROUP BY 1 "
         f"ORDER BY 2 DESC, 1 LIMIT {_MOST_WORDS}"
     ).fetchall()
     places = [tree.place([word]) for word, _ in words]
@@ -243,9 +256,9 @@ def _meeting(table: own_table.OwnTable, name: str, tree: Tree) -> _Meeting:
     return _Meeting(name, met / rows, sources / rows, above / rows, depth, position)
 
 
-def _leave_out_totals(table: own_table.OwnTable, node: Sequence[str], tree: Tree) -> None:
+def _leave_out_totals(table: OwnTable, node: Sequence[str], tree: Tree) -> None:
     """Leave out rows with the sum of others: those named total, and those of reports without a campaign."""
-    source, last = table.source, table.source.word(node[-1])
+    source, last = table.source, table.word(node[-1])
     query = f"SELECT DISTINCT {last} FROM {source.relation} WHERE {of_services.is_total(last)}"
     words = [word for (word,) in table.connection.execute(query).fetchall() if tree.place([word]).nodes]
     is_kept = f"coalesce({last} IN ({', '.join(map(sources.literal, ['', *words]))}), false)"
@@ -259,7 +272,7 @@ def _leave_out_totals(table: own_table.OwnTable, node: Sequence[str], tree: Tree
         table.say(f"{counted(count, 'rows')} of totals left out")
 
 
-def _amount_of(table: own_table.OwnTable, named: Mapping[str, Named], node: Sequence[str]) -> str:
+def _amount_of(table: OwnTable, named: Mapping[str, Named], node: Sequence[str]) -> str:
     """Return the column of the amounts: by its name, or as the only one of amounts, or of decimals.
 
     Raises
@@ -270,13 +283,11 @@ def _amount_of(table: own_table.OwnTable, named: Mapping[str, Named], node: Sequ
     amounts = [each for each in table.profile.values() if each.holds("amount") and each.name not in node]
     ranked = evidence.ranked(amounts, "spend", ("amount",))
     likely = [name for points, name in ranked if points > 0]
-    if table.common("currency"):
+    if candidates(table, "currency"):
         # Beside a currency, an amount in that of its name was converted.
         likely = [name for name in likely if evidence.currency_at_end(name)[1] is None] or likely
     if not likely:
-        others = {
-            name for points, name in ranked if points == 0 and not own_table.NO_AMOUNT.match(name.lower())
-        }
+        others = {name for points, name in ranked if points == 0 and not NO_AMOUNT.match(name.lower())}
         decimals = [each.name for each in amounts if each.has_decimals and each.name in others]
         money = [name for name in others if evidence.currencies_in(name)]
         likely = next(([*names] for names in (money, decimals, others) if len(names) == 1), [])
@@ -284,18 +295,18 @@ def _amount_of(table: own_table.OwnTable, named: Mapping[str, Named], node: Sequ
     if not likely and "spend" not in named and len(periods) == len(amounts) > 1:
         # A column for each period.
         listed = ", ".join(map(sources.quoted, periods))
-        table.replace_rows(f"UNPIVOT {table.source.relation} ON {listed} INTO NAME period VALUE spend")
+        table.replace_rows(f"UNPIVOT {table.relation} ON {listed} INTO NAME period VALUE spend")
         return "spend"
     if "spend" in named or not likely:
-        return str(table.find("spend", named))
+        return str(find_column(table, "spend", named))
     for other in likely[1:2]:
-        if total := [name for name in likely[:2] if name in table.totals.outermost]:
+        if total := [name for name in likely[:2] if name in table.amounts.money.totals.outermost]:
             return total[0]
-        table.check_equal("spend", [likely[0], other])
+        check_equal(table, "spend", [likely[0], other])
     return likely[0]
 
 
-def _day_of(table: own_table.OwnTable, node: str) -> str | None:
+def _day_of(table: OwnTable, node: str) -> str | None:
     """Return the column with the day of each row; None if a row has none, or is of several days."""
     names = [
         name
@@ -308,9 +319,9 @@ def _day_of(table: own_table.OwnTable, node: str) -> str | None:
     days = [name for name in names if name not in {*starts, *ends}]
     days.sort(key=lambda name: (folded(name) not in _DAYS, -evidence.weight("date", name)))
     if starts and ends:
-        words = [table.source.word(each[0]) for each in (starts, ends)]
+        words = [table.word(each[0]) for each in (starts, ends)]
         days += starts[:1] if table.scalar(f"bool_and({words[0]} = {words[1]})") else []
-    shares = {day: table.share_of_instants(day, beside=node) for day in days}
+    shares = {day: table.instants.share_in(day, beside=node) for day in days}
     whole = [day for day, share in shares.items() if share == 1]
     # Days that cannot be read at all are refused, with the way to write them.
     return next(
@@ -338,9 +349,7 @@ def _placed(rows: pa.Table, tree: Tree, platform: str) -> tuple[list[str], dict[
     return [found[key] for key in keys], places
 
 
-def _say_places(
-    table: own_table.OwnTable, spend: pd.DataFrame, places: Mapping[str, Place], tree: Tree
-) -> None:
+def _say_places(table: OwnTable, spend: pd.DataFrame, places: Mapping[str, Place], tree: Tree) -> None:
     """Say which amounts are of whole sources, and warn of those that are on no node.
 
     Raises

@@ -13,10 +13,15 @@ import pandas as pd
 
 from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.importers import own_journeys, own_table
+from attrib_ds.importers import own_journeys
 from attrib_ds.importers.columns import OPTIONS, names_of
 from attrib_ds.importers.content import evidence
-from attrib_ds.importers.reading import Reading
+from attrib_ds.importers.reading import Asked, Reading
+from attrib_ds.importers.tables.candidates import candidates
+from attrib_ds.importers.tables.nodes import level_of
+from attrib_ds.importers.tables.own_table import OwnTable
+from attrib_ds.importers.tables.table import ten
+from attrib_ds.importers.tables.users import people_in_common
 from attrib_ds.records.frames import TEXT, FrameOrPath
 
 _COLUMNS: Final = ("file", "column", "role", "read_as", "evidence", "before", "after", "alternative")
@@ -81,11 +86,11 @@ def preview_files(
     ['value', 'decimal comma', '1.020,00', '1020.0']
     """
     chosen = Reading.of(reading)
-    asked = own_journeys.Asked(spend=spend, currency=currency, conversion_page=conversion_page)
+    asked = Asked(spend=spend, currency=currency, conversion_page=conversion_page)
     assumed, found = chosen, chosen
     unclear: list[dict[str, str]] = []
     for number in range(_MOST_DOUBTS):
-        tables: list[own_table.OwnTable] = []
+        tables: list[OwnTable] = []
         try:
             with warnings.catch_warnings():
                 if number:
@@ -105,7 +110,7 @@ def preview_files(
         if answered is None:
             break
         assumed = answered
-    shared = own_journeys.people_in_common(tables)
+    shared = people_in_common(tables)
     guesses = {name for named in assumed.columns.values() for name in names_of(named)}
     guesses -= {name for named in chosen.columns.values() for name in names_of(named)}
     rows = [
@@ -136,7 +141,7 @@ def _answered(reading: Reading, alternatives: str) -> Reading | None:
     return None
 
 
-def _doubt(tables: Sequence[own_table.OwnTable], error: InvalidRequest) -> dict[str, str]:
+def _doubt(tables: Sequence[OwnTable], error: InvalidRequest) -> dict[str, str]:
     """Return the row of a question: its column, if the message names one, and the readings that answer it."""
     message = error.message
     row = {"read_as": "not clear", "evidence": message, "role": error.field or ""}
@@ -158,16 +163,16 @@ def _doubt(tables: Sequence[own_table.OwnTable], error: InvalidRequest) -> dict[
     return row
 
 
-def _filled(reading: str, table: own_table.OwnTable) -> list[str]:
+def _filled(reading: str, table: OwnTable) -> list[str]:
     """Return a reading, or one for each column that may stand for its word COLUMN."""
     role = re.search(r"'(?:conversion_|spend_)?(\w+)': COLUMN", reading)
     if role is None:
         return [reading]
-    kinds, used = _FITTING.get(role[1]), table.used()
+    kinds = _FITTING.get(role[1])
     fitting = [
         each.name
-        for each in table.profile.values()
-        if each.filled and each.name not in used
+        for each in table.unused()
+        if each.filled
         if (any(map(each.holds, kinds)) if kinds else each.may_be_id())
     ]
     fitting.sort(key=lambda name: -evidence.weight(role[1], name))
@@ -175,8 +180,8 @@ def _filled(reading: str, table: own_table.OwnTable) -> list[str]:
 
 
 def _row(
-    tables: Sequence[own_table.OwnTable],
-    table: own_table.OwnTable,
+    tables: Sequence[OwnTable],
+    table: OwnTable,
     column: str,
     named: Mapping[str, Any],
     shared: str,
@@ -193,14 +198,12 @@ def _row(
     if not roles:
         held = next((words for kind, words in _HELD.items() if table.profile[column].holds(kind)), "text")
         return row | {"evidence": held if table.profile[column].filled else "empty"}
-    read_as, _, proof = table.way_of(column, roles[0]).partition(": ")
+    read_as, _, proof = _way_of(table, column, roles[0]).partition(": ")
     row |= {"read_as": read_as or _AS.get(roles[0], "text"), "evidence": proof}
     if roles[0] in {"user", "device"}:
         row["evidence"] = shared
     elif roles[0] in {"conversion", "touch", "node"} and not proof:
-        row["evidence"] = counted(
-            table.scalar(f"count(DISTINCT {table.source.word(column)})"), "different values"
-        )
+        row["evidence"] = counted(table.scalar(f"count(DISTINCT {table.word(column)})"), "different values")
     if table.format is not None:
         row["evidence"] = f"export of {table.format.name}"
     if any(column in names_of(named.get(each, ())) for each in (*roles, f"conversion_{roles[0]}")):
@@ -208,23 +211,23 @@ def _row(
     return row | {"alternative": _alternative(tables, table, column, roles[0])}
 
 
-def _alternative(
-    tables: Sequence[own_table.OwnTable], table: own_table.OwnTable, column: str, role: str
-) -> str:
+def _alternative(tables: Sequence[OwnTable], table: OwnTable, column: str, role: str) -> str:
     """Return the reading in which another column has a role, and that of the other file stays."""
     if role not in {"user", "date", "value", "conversion"} or table.format is not None:
         return ""
     if role == "date" and column != names_of(table.columns["date"])[0]:
         return ""
-    if role == "date" and table.way_of(column, role).endswith(_WITH_DOTS):
+    if role == "date" and _way_of(table, column, role).endswith(_WITH_DOTS):
         return f"Reading(dayfirst={{{table.argument!r}: False}})"
-    candidates = [each.name for each in table.people()] if role == "user" else table.common(role)
-    if role == "user":
-        candidates = [name for name in candidates if evidence.weight("user", name) > 0]
+    found = (
+        candidates(table, role)
+        if role != "user"
+        else [each.name for each in table.people.candidates() if evidence.weight("user", each.name) > 0]
+    )
     used = table.used()
     others = [
         name
-        for name in candidates
+        for name in found
         if name not in used and table.is_filled(name) and not table.profile[name].holds("clock")
     ]
     if not others:
@@ -236,3 +239,38 @@ def _alternative(
     elif of_conversions in OPTIONS and len(tables) > 1 and role in tables[1].columns:
         columns[of_conversions] = tables[1].columns[role]
     return f"Reading(columns={columns!r})"
+
+
+def _way_of(table: OwnTable, column: str, role: str) -> str:
+    """Return how a column with a role is written, and what shows it after a colon."""
+    if role == "date":
+        if table.profile[column].holds("clock"):
+            return "time of day"
+        if column in table.instants.read:
+            return table.instants.read[column].said
+        return "day" if table.types[column] == "DATE" else "instant"
+    if role in {"value", "refund", "quantity", "spend"}:
+        amounts = table.amounts.read.get(column)
+        way, proof = "number", None
+        if amounts is not None and amounts.mark is not None:
+            way, proof = f"decimal {'comma' if amounts.mark == ',' else 'point'}", amounts.proof
+        product = " × quantity" if role == "value" and "quantity" in table.columns else ""
+        proofs = [proof, table.amounts.divided.get(column), *_currency_of(table, role)]
+        return f"{way}{product}: {', '.join(filter(None, proofs))}"
+    if role == "currency":
+        return f"currency: {ten(table.values(column))}"
+    if role == "node" and _levels_of(table, column):
+        return f"{_levels_of(table, column)}: {ten(table.values(column))}"
+    return ""
+
+
+def _currency_of(table: OwnTable, role: str) -> list[str]:
+    """Return the currency that the signs or the name of a column of amounts tell."""
+    if role not in {"value", "spend"} or "currency" in table.columns or "currency" not in table.select:
+        return []
+    found = table.scalar(f"list(DISTINCT {table.select['currency']})") or []
+    return [f"currency {ten(sorted(filter(None, found)))}"] if any(found) else []
+
+
+def _levels_of(table: OwnTable, column: str) -> str | None:
+    return table.levels.get(column) or level_of(column)

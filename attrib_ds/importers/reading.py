@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias
 
 from attrib_ds.errors import InvalidRequest, check_choice, closest
 from attrib_ds.importers.columns import OPTIONS, Named, folded
+from attrib_ds.records.frames import Frame, FrameOrPath
 from attrib_ds.records.written_values import zones_of
 
 File: TypeAlias = Literal["touchpoints", "conversions", "spend", "paths"]
 #: Files of which a reading may say how each is written.
 _FILES: Final = ("touchpoints", "conversions", "spend")
-_SHEETS: Final = {
+SHEETS: Final = {
     "touchpoints": "sheet",
     "conversions": "conversion_sheet",
     "spend": "spend_sheet",
@@ -89,12 +90,13 @@ class Reading:
         ``value``, ``refund``, ``quantity``, ``currency``), for columns that are not found by their names and
         values; ``conversion_user`` and ``conversion_date`` if conversions have others than touchpoints;
         ``spend`` and ``spend_node`` for files of spend. The amounts of ``refund`` are subtracted from the
-        values. By default users are in a column that both tables have, if there is one, and devices are used
-        too. Several columns for ``node`` make a tree: those of a source, medium, campaign, ad group, ad or
-        keyword as in exports, others as the levels channel, campaign, adset, ad and keyword, in the order
-        given. By default a column of nodes or channels, and one of campaigns beside it, else the columns of
-        source, medium and campaign, or of a network, its publishers and their placements. A day and a time of
-        day in two columns are one instant (``{"date": ["day", "clock"]}``). Times without an offset are UTC.
+        values; with an empty list, ``{"refund": []}``, nothing is subtracted. By default users are in a
+        column that both tables have, if there is one, and devices are used too. Several columns for ``node``
+        make a tree: those of a source, medium, campaign, ad group, ad or keyword as in exports, others as the
+        levels channel, campaign, adset, ad and keyword, in the order given. By default a column of nodes or
+        channels, and one of campaigns beside it, else the columns of source, medium and campaign, or of a
+        network, its publishers and their placements. A day and a time of day in two columns are one instant
+        (``{"date": ["day", "clock"]}``). Times without an offset are UTC.
         Unit prices (``price``, ``unit_price``) are multiplied by a column of quantities; if you name
         ``value``, only if you also name ``quantity``.
     dayfirst : bool or mapping of str to bool, optional
@@ -198,7 +200,7 @@ class Reading:
             name: given.get(file) if isinstance(given := getattr(self, name), Mapping) else given
             for name in _WAYS
         }
-        return Formats(**ways, sheet=getattr(self, _SHEETS[file]))
+        return Formats(**ways, sheet=getattr(self, SHEETS[file]))
 
     def to_json(self) -> str:
         """Return the reading as JSON, without default values."""
@@ -230,6 +232,19 @@ class Reading:
                     field="reading",
                 )
         return cls(**chosen)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of files, whatever is in them: arguments of :func:`attrib_ds.read_journeys`."""
+
+    event_type: str = "conversion"
+    currency: str | None = None
+    channels: Frame | None = None
+    conversion_page: str | None = None
+    spend: FrameOrPath | Sequence[FrameOrPath] | None = None
+    aliases: Mapping[str, str] | None = None
+    statuses: Mapping[str, bool] = field(default_factory=dict)
 
 
 def in_reading(message: str) -> str:

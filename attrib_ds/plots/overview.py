@@ -276,7 +276,8 @@ class Overview:
 
     def across(self, measure: str) -> pd.DataFrame:
         """Return one row per key and one column per model."""
-        return self.numbers[measure].unstack("model").reindex(index=list(self.names), columns=self.models)
+        by_model = {model: self.of_model(model)[measure] for model in self.models}
+        return pd.DataFrame(by_model, index=list(self.names))
 
     def titles(self, name: str) -> list[str]:
         """Return the titles of a measure, one per unit."""
@@ -284,19 +285,19 @@ class Overview:
 
     def frames(self) -> dict[str, pd.DataFrame]:
         """Return the answers as the sheets of a workbook, by name."""
-        names = pd.Series(self.names, name="node")
+        names = pd.Series(self.names, name="node", dtype=object).to_frame()
         answers = [*filter(None, [self.span]), *self.sentences, self.reason]
         sheets = {"Overview": pd.DataFrame({"answer": answers})}
         lead = self.of_model(self.lead).join(self.roles.drop(columns="node_name", errors="ignore"))
         if self.period is not None and len(self.period.by_node):
             columns = {"now": f"last {self.period.name}", "before": f"{self.period.name} before"}
             lead = lead.join(self.period.by_node.rename(columns=columns))
-        sheets["Credit"] = pd.concat([names, lead.reindex(names.index)], axis=1).reset_index(drop=True)
+        sheets["Credit"] = names.join(lead).reset_index(drop=True)
         for name in ("Conversions", "Value"):
             for title in self.titles(name):
                 wide = self.across(title).rename(columns=in_words)
                 sheet = title.replace(", ", " ") + " by model"
-                sheets[sheet] = pd.concat([names, wide], axis=1).reset_index(drop=True)
+                sheets[sheet] = names.join(wide).reset_index(drop=True)
         if self.period is not None:
             sheets["Over time"] = self.period.table()
         sheets |= {"Paths": self.paths} if len(self.paths) else {}

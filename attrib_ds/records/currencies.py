@@ -23,7 +23,7 @@ def checked_code(argument: str, currency: object) -> str:
     InvalidRequest
         If it is neither a code of ISO 4217 nor the sign of one currency.
     """
-    code = code_of(currency) if isinstance(currency, str) else None
+    code = code_of(currency)
     if code is None:
         raise InvalidRequest(f"{argument}: {currency!r} is not allowed; expected {NO_SIGN}")
     return code

@@ -69,8 +69,8 @@ class Export:
     def select(self, columns: Mapping[str, str]) -> str:
         """Return a query for some columns, preceded by the name of the export and the row number."""
         selected = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-        rows = self.source.relation
-        return f"SELECT {literal(self.name)} AS file, {quoted(ROW)} AS row, {selected} FROM {rows}"
+        number = f"{quoted(ROW)} + {self.source.first}"
+        return f"SELECT {literal(self.name)} AS file, {number} AS row, {selected} FROM {self.source.relation}"
 
 
 @cache
@@ -158,7 +158,10 @@ def gather(
     connection.execute("DROP TABLE read")
     for export in opened:
         connection.register("unreadable", export.source.unreadable)
-        connection.execute(f"INSERT INTO rejected SELECT {literal(export.name)}, row, reason FROM unreadable")
+        row = f"row + {export.source.first}"
+        connection.execute(
+            f"INSERT INTO rejected SELECT {literal(export.name)}, {row}, reason FROM unreadable"
+        )
         connection.unregister("unreadable")
     return opened
 
@@ -249,7 +252,7 @@ def _number(exports: Sequence[Export]) -> str:
     """Return SQL for the position of an event's row among the rows of all exports."""
     first, branches = 0, []
     for export in exports:
-        branches.append(f"WHEN {literal(export.name)} THEN {first}")
+        branches.append(f"WHEN {literal(export.name)} THEN {first - export.source.first}")
         first += export.source.rows + export.source.unreadable.num_rows
     return f"row + CASE file {' '.join(branches)} END"
 
@@ -498,7 +501,7 @@ def open_access_log(
     )
     ((count,),) = connection.execute("SELECT count(*) FROM requests WHERE date IS NOT NULL").fetchall()
     connection.execute("DROP TABLE requests; DROP TABLE networks")
-    source = described(connection, f"{place}.{_TABLE}", malformed)
+    source = described(connection, f"{place}.{_TABLE}", malformed, 1)
     return source, count - source.rows
 
 

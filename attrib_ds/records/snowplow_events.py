@@ -86,7 +86,7 @@ def _open(connection: duckdb.DuckDBPyConnection, path: Path) -> Source:
         reason = str(error).split("\n")[0]
         raise InvalidRequest(f"events: {str(path)!r} cannot be read: {reason}") from error
     header, event = "where the header has", "where an enriched event has"
-    return described(connection, copied, [(row, said.replace(header, event)) for row, said in unreadable])
+    return described(connection, copied, [(row, said.replace(header, event)) for row, said in unreadable], 1)
 
 
 def _columns(export: export_tables.Export) -> dict[str, str]:

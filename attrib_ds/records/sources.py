@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -19,7 +19,7 @@ from attrib_ds.records import text_files
 from attrib_ds.records.frames import read_arrow, with_index
 from attrib_ds.records.person_ids import EXACT, inexact
 from attrib_ds.records.text_files import ROW, check_names, copy_arrow, copy_text, empty_file, literal, quoted
-from attrib_ds.records.written_files import WORKBOOKS, read_sheet
+from attrib_ds.records.written_files import FIRST_ROW, WORKBOOKS, read_sheet
 
 __all__ = [
     "COMPUTED",
@@ -69,12 +69,15 @@ class Source:
         Number of readable rows; the column :data:`ROW` has their positions.
     unreadable : pyarrow.Table
         ``row`` and ``reason`` of each unreadable record.
+    first : int
+        Number of the first row for people: as editors show it in a file, 0 in a frame.
     """
 
     relation: str
     types: dict[str, str]
     rows: int
     unreadable: pa.Table = field(repr=False)
+    first: int = 0
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -260,7 +263,8 @@ def open_source(
         if isinstance(source, pd.DataFrame):
             source = with_index(source)
             check_names(source.columns, argument)
-            return _from_arrow(connection, _to_arrow(source, opaque), argument, opaque)
+            opened = _from_arrow(connection, _to_arrow(source, opaque), argument, opaque)
+            return replace(opened, first=source.attrs.get(FIRST_ROW, 0))
         if isinstance(source, pa.RecordBatch) or hasattr(source, "__arrow_c_stream__"):
             return _from_arrow(connection, read_arrow(argument, source), argument, opaque)
     except (pa.ArrowException, duckdb.Error, OSError, EOFError, UnicodeError) as error:
@@ -305,11 +309,9 @@ def _open_path(
             most = max(_MOST_DECODED, text_files.MOST_FOLD * path.stat().st_size)
             bounded = _bounded(file.iter_batches(BATCH_ROWS), most)
             batches = pa.RecordBatchReader.from_batches(file.schema_arrow, bounded)
-            return _from_arrow(connection, batches, argument, opaque)
+            return replace(_from_arrow(connection, batches, argument, opaque), first=1)
     if extension in WORKBOOKS:
-        rows = read_sheet(path, argument=argument)
-        check_names(rows.columns, argument)
-        return _from_arrow(connection, _to_arrow(rows, opaque), argument, opaque)
+        return open_source(connection, read_sheet(path, argument=argument), argument=argument, opaque=opaque)
     if extension in text_files.DELIMITED:
         return described(
             connection, *text_files.copy_delimited(connection, path, argument, encoding, tolerant=tolerant)
@@ -360,7 +362,7 @@ def _to_arrow(frame: pd.DataFrame, opaque: Collection[str]) -> pa.Table:
             values = values.map(_as_text, na_action="ignore")
         try:
             columns.append(pa.array(values, from_pandas=True))
-        except pa.ArrowException:
+        except (pa.ArrowException, OverflowError):
             columns.append(pa.array(values.map(_as_text, na_action="ignore"), pa.string(), from_pandas=True))
     return pa.table(columns, names=list(frame.columns))
 
@@ -449,7 +451,7 @@ def _from_json_lines(
         raise empty_file(path, argument)
     check_names(dict.fromkeys(name for name, _, _ in properties), argument, least=0)
     return described(
-        connection, text_files.replace_table(connection, lines, _pick(properties, lines)), unreadable
+        connection, text_files.replace_table(connection, lines, _pick(properties, lines)), unreadable, 1
     )
 
 
@@ -563,6 +565,7 @@ def described(
     connection: duckdb.DuckDBPyConnection,
     relation: str,
     unreadable: Sequence[tuple[int, str]] | pa.Table = (),
+    first: int = 0,
 ) -> Source:
     """Return a table of the database as a source, with the rows that could not be read into it."""
     table = connection.sql(f"FROM {relation}")
@@ -575,13 +578,14 @@ def described(
         types={name: str(kind) for name, kind in columns if name != ROW and not name.startswith(COMPUTED)},
         rows=connection.execute(f"SELECT count(*) FROM {relation}").fetchall()[0][0],
         unreadable=unreadable,
+        first=first,
     )
 
 
 def selected(connection: duckdb.DuckDBPyConnection, source: Source, query: str) -> Source:
     """Return a source with the rows of a query in place of its own."""
     relation = text_files.replace_table(connection, source.relation, query)
-    return described(connection, relation, source.unreadable)
+    return described(connection, relation, source.unreadable, source.first)
 
 
 def _texts(values: Sequence[str]) -> str:

@@ -116,10 +116,11 @@ def copy_delimited(
     encoding: str | None,
     *,
     tolerant: bool = False,
-) -> tuple[str, list[tuple[int, str]]]:
+) -> tuple[str, list[tuple[int, str]], int]:
     """Copy delimited text with a header, as :func:`copy_text` does; by default in UTF-16 or UTF-8.
 
-    If it is ``tolerant``, columns may have no name, and the words of databases for null are missing.
+    The last value is the number of the first row, with the lines above. If it is ``tolerant``,
+    columns may have no name, and the words of databases for null are missing.
     """
     encoding = encoding or marked_encoding(path) or _UTF_8
     names, delimiter, above = _header(path, argument, encoding)
@@ -142,7 +143,7 @@ def copy_delimited(
         parse={"delimiter": delimiter, "newlines_in_values": True},
         convert={"null_values": nulls, "strings_can_be_null": True, "quoted_strings_can_be_null": False},
     )
-    return copied, unreadable + _unclosed(connection, copied, path, names, encoding)
+    return copied, unreadable + _unclosed(connection, copied, path, names, encoding), above + 2
 
 
 def copy_text(

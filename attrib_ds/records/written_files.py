@@ -214,6 +214,8 @@ def _width(column: pd.Series[Any], name: str) -> int:
 
 #: Endings of workbooks that can be read.
 WORKBOOKS: Final = (".xlsx",)
+#: Attribute of the frame of a sheet: the number of its first row in the sheet.
+FIRST_ROW: Final = "#first row"
 #: What a workbook may have: a cell takes some 100 bytes of memory once it is read.
 _MOST_CELLS: Final = 10_000_000
 _MOST_COLUMNS_READ: Final = 2_000
@@ -245,11 +247,13 @@ def read_sheet(path: Path, sheet: str | None = None, *, argument: str, called: s
         # A cell of text stays text: pandas would make a number of an id.
         settings["dtype"] = object
         rows: pd.DataFrame = pd.read_excel(book, **settings).infer_objects()
+        header = 0
         named = sum(not str(name).startswith("Unnamed: ") for name in rows.columns)
         counts = rows.head(_ROWS_ABOVE).notna().sum(axis="columns")
         if named <= max(1, counts.max() // 2) and (is_wide := counts.ge(max(2, counts.max() - 1))).any():
             # Lines of a title stand above the header.
-            rows = pd.read_excel(book, header=int(is_wide.argmax()) + 1, **settings).infer_objects()
+            header = int(is_wide.argmax()) + 1
+            rows = pd.read_excel(book, header=header, **settings).infer_objects()
     if not len(rows.columns):
         others = f"; sheets: {', '.join(names)}" if len(names) > 1 else ""
         raise errors.InvalidRequest(
@@ -260,6 +264,7 @@ def read_sheet(path: Path, sheet: str | None = None, *, argument: str, called: s
         if any(map(_is_rounded, cells)):
             # As the float that the workbook holds, not as the integer that it seems.
             rows.isetitem(place, [float(cell) if _is_rounded(cell) else cell for cell in cells])
+    rows.attrs[FIRST_ROW] = header + 2
     return rows
 
 

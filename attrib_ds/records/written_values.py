@@ -532,9 +532,10 @@ def decimal_mark(
         f"min(cell) FILTER (regexp_matches(number, '{pattern}'))"
         for pattern in (_HAS_COMMA, _HAS_POINT, _THOUSANDS, _HAS_EITHER, _HAS_ZERO, _IS_WHOLE)
     )
-    numbers = f"(SELECT cell, {_joined('cell')} AS number FROM (SELECT {word} AS cell FROM {relation}))"
     comma, point, separated, either, rounded, whole = connection.execute(
-        f"SELECT {', '.join(shown)} FROM {numbers}"
+        f"WITH cells AS (SELECT {word} AS cell FROM {relation}), "
+        f"numbers AS (SELECT cell, {_joined('cell')} AS number FROM cells) "
+        f"SELECT {', '.join(shown)} FROM numbers"
     ).fetchall()[0]
     if comma is not None and point is not None:
         raise InvalidRequest(
@@ -662,41 +663,27 @@ def amounts(
     ):
         return Amounts(f"TRY_CAST({word} AS DOUBLE)", None)
     mark = f"nullif(rtrim(lower(regexp_replace(cell, {literal(_NO_MARK)}, '', 'g')), '.'), '')"
-    number = f"regexp_replace(cell, {literal(f'[^{_NUMERIC}]+[.]?')}, '', 'g')"
-    cells = f"(SELECT {word} AS cell FROM {relation})"
-    cells = f"(SELECT cell, {mark} AS mark, trim({number}) AS number FROM {cells})"
+    number = f"trim(regexp_replace(cell, {literal(f'[^{_NUMERIC}]+[.]?')}, '', 'g'))"
     marks, bare, example, are_signed, has_decimals = connection.execute(
-        "SELECT list(DISTINCT mark) FILTER (mark IS NOT NULL), min(cell) FILTER (mark IS NULL AND "
-        "regexp_matches(cell, '[1-9]')), min(cell) FILTER (mark IS NOT NULL), "
+        f"WITH cells AS (SELECT {word} AS cell FROM {relation}), "
+        f"parts AS (SELECT cell, {mark} AS mark, {number} AS number FROM cells) "
+        "SELECT list(DISTINCT mark) FILTER (mark IS NOT NULL), "
+        "min(cell) FILTER (mark IS NULL AND regexp_matches(cell, '[1-9]')), "
+        "min(cell) FILTER (mark IS NOT NULL), "
         r"bool_or(regexp_matches(number, '[(−–]|-\s*$|^[+-]\s')), "
-        rf"bool_or(regexp_matches(number, '[.,]\d\d?$')) FROM {cells}"
+        r"bool_or(regexp_matches(number, '[.,]\d\d?$')) FROM parts"
     ).fetchall()[0]
     known = {each: _MARKS[each] for each in sorted(marks or []) if each in _MARKS}
-    codes = sorted({code or each for each, code in known.items()})
-    if known and not currencies and (len(codes) > 1 and (bare is not None or None in known.values())):
-        raise InvalidRequest(
-            f"{field}: {place} has amounts in two currencies, {' and '.join(codes)}, and others that "
-            f"do not say theirs, "
-            f"such as {bare if bare is not None else example!r}; write the currency of each row in a "
-            f"column of its own",
-            field=field,
-        )
-    if known and bare is not None and not currencies and codes != ["$"]:
-        raise InvalidRequest(
-            f"{field}: {place} may have amounts in two currencies: {example!r} has one, and {bare!r} "
-            f"has none; "
-            f"if all are in {codes[0]}, pass currency={codes[0]!r}",
-            field=field,
-        )
+    if known and not currencies:
+        _check_one_currency(known, bare, example, place, field)
+    codes = {code or each for each, code in known.items()}
     currency, number_of = None, "cell"
     if known:
         whens = " ".join(f"WHEN {literal(each)} THEN {literal(code)}" for each, code in known.items() if code)
         currency = _of_cell(word, f"CASE {mark} {whens} END") if whens else None
         if len(codes) == 1 and whens:
-            currency = literal(codes[0])
-        number_of = (
-            f"CASE WHEN {mark} IN ({', '.join(map(literal, known))}) THEN trim({number}) ELSE cell END"
-        )
+            currency = literal(*codes)
+        number_of = f"CASE WHEN {mark} IN ({', '.join(map(literal, known))}) THEN {number} ELSE cell END"
     signed = _of_cell(word, _of_cell(number_of, _SIGNED) if are_signed else number_of)
     units = {*known.values()} or {*currencies}
     are_large = units <= _LARGE or (known and {*known} <= {"¥", "￥"})
@@ -719,22 +706,58 @@ def amounts(
     return Amounts(sql, currency, None if proof is None else written, proof)
 
 
-def numbers(
-    connection: duckdb.DuckDBPyConnection, texts: Sequence[str | None], mark: str
-) -> tuple[np.ndarray, str | None, bool]:
-    """Return amounts as numbers, NaN of other texts; their decimal mark, if they show it; whether it is open.
-
-    Those in which it is open are read with a given one.
-    """
-    if all(text is None or re.fullmatch(_PLAIN, text) for text in texts):
-        has_points = any(text is not None and "." in text for text in texts)
-        return (
-            np.array([np.nan if text is None else float(text) for text in texts]),
-            "." if has_points else None,
-            False,
+def _check_one_currency(
+    known: Mapping[str, str | None], bare: str | None, example: str, place: str, field: str
+) -> None:
+    """Refuse amounts in two currencies, and one with a currency beside a bare one."""
+    codes = sorted({code or each for each, code in known.items()})
+    if len(codes) > 1 and (bare is not None or None in known.values()):
+        raise InvalidRequest(
+            f"{field}: {place} has amounts in two currencies, {' and '.join(codes)}, and others that do not "
+            f"say theirs, such as {bare if bare is not None else example!r}; write the currency of each row "
+            "in a column of its own",
+            field=field,
         )
+    if bare is not None and codes != ["$"]:
+        raise InvalidRequest(
+            f"{field}: {place} may have amounts in two currencies: {example!r} has one, and {bare!r} has "
+            f"none; if all are in {codes[0]}, pass currency={codes[0]!r}",
+            field=field,
+        )
+
+
+class Numbers(NamedTuple):
+    """Amounts as numbers.
+
+    Attributes
+    ----------
+    values : ndarray
+        NaN where a text is none.
+    mark : str or None
+        Their decimal mark, if they show it.
+    is_open : bool
+        Whether they were read with an assumed mark.
+    """
+
+    values: np.ndarray
+    mark: str | None
+    is_open: bool
+
+
+def numbers(connection: duckdb.DuckDBPyConnection, texts: Sequence[str | None], assumed: str) -> Numbers:
+    """Return amounts as numbers; those that show no decimal mark are read with an assumed one."""
+    written = [text for text in texts if text is not None]
+    shown = "." if any(re.fullmatch(r"-?\d+\.\d\d?", text) for text in written) else None
+    if all(re.fullmatch(_PLAIN, text) for text in written):
+        return Numbers(np.array([np.nan if text is None else float(text) for text in texts]), shown, False)
     connection.register("texts", pa.table({"word": pa.array(texts, pa.string())}))
-    asked: dict[str, str] = {}
+    is_open = False
+
+    def other_mark() -> str:
+        nonlocal is_open
+        is_open = True
+        return assumed
+
     try:
         read = amounts(
             connection,
@@ -744,14 +767,12 @@ def numbers(
             place="",
             field="",
             currencies=CURRENCIES,
-            otherwise=lambda: asked.setdefault("mark", mark),
+            otherwise=other_mark,
         )
     except InvalidRequest:
-        return np.full(len(texts), np.nan), None, False
+        return Numbers(np.full(len(texts), np.nan), None, False)
     found = connection.execute(f"SELECT CAST({read.sql} AS DOUBLE) AS number FROM texts").fetchnumpy()
-    number = np.ma.filled(found["number"], np.nan)
-    has_points = any(text is not None and re.fullmatch(r"-?\d+\.\d\d?", text) for text in texts)
-    return number, "." if has_points else read.mark, bool(asked)
+    return Numbers(np.ma.filled(found["number"], np.nan), shown or read.mark, is_open)
 
 
 def _of_cell(word: str, sql: str) -> str:

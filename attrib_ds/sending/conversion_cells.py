@@ -196,7 +196,7 @@ def amount(cell: Any) -> Any:
 
 def currency(cell: Any) -> str:
     """Return a cell that holds the code of a currency."""
-    code = identifiers.code_of(cell) if isinstance(cell, str) else None
+    code = identifiers.code_of(cell)
     if code is None:
         raise Unfit(identifiers.NO_SIGN)
     return code

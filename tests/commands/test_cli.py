@@ -232,9 +232,9 @@ def test_unreadable_rows_are_listed_in_a_file(files, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["attribute", *files, "--out", str(out)]) == 0
     printed = capsys.readouterr()
-    assert "1 row could not be read, the first is row 3" in printed.err
+    assert "1 row could not be read, the first is row 5" in printed.err
     listed = pd.read_csv(out / "unreadable-rows.csv")
-    assert listed["row"].tolist() == [3]
+    assert listed["row"].tolist() == [5]
     assert listed["reason"].str.startswith("date is not a date: 'soon'").all()
     assert "1 unreadable row of touches.csv." in (out / "report.html").read_text(encoding="utf-8")
 
@@ -276,8 +276,8 @@ def test_projects_and_load(tmp_path, capsys, own_home):
     assert main(["load", "my-shop", "--interactions", str(visits), "--rejected", str(rejected)]) == 0
     printed = capsys.readouterr()
     assert "1 interactions" in printed.out
-    assert "rejected 1 row, the first is row 1" in printed.err
-    assert pd.read_csv(rejected)["row"].tolist() == [1]
+    assert "rejected 1 row, the first is row 2" in printed.err
+    assert pd.read_csv(rejected)["row"].tolist() == [2]
     assert main(["projects", "list"]) == 0
     assert "my-shop" in capsys.readouterr().out
     with connect("my-shop") as shop:
@@ -298,7 +298,7 @@ def test_access_logs_are_loaded_with_places(tmp_path, capsys, own_home):
     )
     printed = capsys.readouterr()
     assert "2 hits\n1 interactions" in printed.out
-    assert "rejected 1 row, the first is row 1" in printed.err
+    assert "rejected 1 row, the first is row 2" in printed.err
     with connect("my-shop") as shop:
         visit = search_interactions(shop, bots=None).iloc[0]
     assert (visit["geo.city"], visit["asn.asnId"]) == ("Paris", "AS3215")

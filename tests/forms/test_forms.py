@@ -456,6 +456,27 @@ def test_statuses_and_sources_of_orders_are_chosen(tmp_path):
     assert "order_sources=True" in form.code
 
 
+def test_refunds_can_be_left_out_and_orders_with_a_source_need_no_visits(tmp_path):
+    orders = tmp_path / "orders.csv"
+    orders.write_text(
+        "order_id,user,date,revenue,refunded,utm_source,utm_medium\n1,u,2025-01-03,100,30,news,email\n"
+    )
+    form = forms.own_files()
+    form.value = {"touchpoints": orders, "models": ["linear"]}
+    button(form.widget, "Credit").click()
+    assert form.result.set_index("node_id")["value"].to_dict() == {"news/email": 70.0}
+    (tmp_path / "visits.csv").write_text("user,channel,date\nu,search,2025-01-01\n")
+    form.value = {"touchpoints": tmp_path / "visits.csv", "conversions": orders}
+    refunds = labelled(form.widget, "Refunds")
+    assert refunds.value == "refunded (as found)"
+    refunds.value = "(none)"
+    assert form.run()["value"].tolist() == [100.0]
+    assert "columns={'refund': []}" in form.code
+    refunds.value = "revenue"
+    form.value = {"columns": {"refund": []}}
+    assert refunds.value == "(none)"
+
+
 def test_the_only_id_of_a_table_is_that_of_its_users(tmp_path):
     (tmp_path / "visits.csv").write_text("client_id,channel,date\na,tv,2025-01-02\n")
     form = forms.own_files()

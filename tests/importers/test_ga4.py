@@ -134,9 +134,9 @@ def test_invalid_rows_are_rejected_with_a_reason():
     rejected = at.read_ga4(DAYS).rejected
     listed = [(Path(row.file).name, row.row, row.reason) for row in rejected.itertuples()]
     assert listed == [
-        ("events_20250101.json", 7, "not valid JSON"),
-        ("events_20250102.json", 7, "user_pseudo_id and user_id are missing"),
-        ("events_20250102.json", 8, "event_timestamp is not a number of microseconds"),
+        ("events_20250101.json", 8, "not valid JSON"),
+        ("events_20250102.json", 8, "user_pseudo_id and user_id are missing"),
+        ("events_20250102.json", 9, "event_timestamp is not a number of microseconds"),
     ]
 
 

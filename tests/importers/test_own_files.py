@@ -79,7 +79,7 @@ def test_file_formats(write, tmp_path, kind):
         (
             "a.ndjson",
             lambda _: b'{"user": "\\ud800x"}\n',
-            r"a.ndjson has no readable rows \(row 0: not valid JSON\)",
+            r"a.ndjson has no readable rows \(row 1: not valid JSON\)",
         ),
     ],
 )
@@ -151,17 +151,42 @@ def test_unreadable_rows_are_listed_and_the_others_used(write):
     advice = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
     listed = journeys.rejected.assign(file=[Path(file).name for file in journeys.rejected["file"]])
     assert sorted(table(listed, "file", "row", "reason")) == [
-        ["o.csv", 2, "revenue is not a number: 'much'"],
-        ["o.csv", 3, "order_date is missing"],
-        ["t.csv", 3, "customer_id is missing"],
-        ["t.csv", 4, f"time is not a date: '2025-02-30'{advice}"],
-        ["t.csv", 5, f"channel is missing; time is not a date: 'soon'{advice}"],
-        ["t.csv", 6, "2 cells where the header has 3"],
+        ["o.csv", 4, "revenue is not a number: 'much'"],
+        ["o.csv", 5, "order_date is missing"],
+        ["t.csv", 5, "customer_id is missing"],
+        ["t.csv", 6, f"time is not a date: '2025-02-30'{advice}"],
+        ["t.csv", 7, f"channel is missing; time is not a date: 'soon'{advice}"],
+        ["t.csv", 8, "2 cells where the header has 3"],
     ]
 
 
+@pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
+@pytest.mark.parametrize(
+    ("name", "written", "row"),
+    [
+        ("o.csv", "Orders of 2025\n\nuser_id,date\nu,2025-01-03\nu,soon\n", 5),
+        ("o.csv", 'user_id,date,note\nu,2025-01-03,"two\nlines"\nu,soon,\n', 3),
+        ("o.ndjson", '{"user_id": "u", "date": "2025-01-03"}\n{"user_id": "u", "date": "soon"}\n', 2),
+        ("o.xlsx", [["Orders of 2025", None], ["user_id", "date"], ["u", "2025-01-03"], ["u", "soon"]], 4),
+        ("o.parquet", pd.DataFrame({"user_id": "u", "date": ["2025-01-03", "soon"]}), 2),
+        (None, pd.DataFrame({"user_id": "u", "date": ["2025-01-03", "soon"]}), 1),
+    ],
+)
+def test_rows_of_files_are_numbered_as_people_see_them(write, tmp_path, name, written, row):
+    """The header is row 1, and a cell of two lines is of one row; frames count positions from 0."""
+    file = written if name is None else tmp_path / name
+    if isinstance(written, str):
+        file = write(name, written)
+    elif isinstance(written, list):
+        pd.DataFrame(written).to_excel(file, header=False, index=False)
+    elif name is not None:
+        written.to_parquet(file)
+    with pytest.warns(errors.RejectedRows, match=f"the first is row {row} of"):
+        assert read_journeys(write("t.csv", TOUCHES), file).rejected["row"].tolist() == [row]
+
+
 def test_a_file_without_readable_rows_is_refused(write):
-    with pytest.raises(errors.InvalidRequest, match="has no readable rows .row 0: time is not a date"):
+    with pytest.raises(errors.InvalidRequest, match="has no readable rows .row 2: time is not a date"):
         read_journeys(write("t.csv", "customer_id,time,channel\nu,soon,search\n"), write("o.csv", ORDERS))
     with pytest.raises(errors.InvalidRequest, match="has no rows"):
         read_journeys(write("t.csv", "customer_id,time,channel\n"), write("o.csv", ORDERS))

@@ -121,8 +121,8 @@ def test_a_view_that_came_twice_is_one():
 def test_invalid_rows_are_rejected_with_a_reason():
     rejected = at.read_snowplow(FILE).rejected
     assert rejected[["row", "reason"]].to_numpy().tolist() == [
-        [11, "3 cells where an enriched event has 131"],
-        [12, "domain_userid, network_userid and user_id are missing"],
+        [12, "3 cells where an enriched event has 131"],
+        [13, "domain_userid, network_userid and user_id are missing"],
     ]
 
 

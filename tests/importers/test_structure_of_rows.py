@@ -9,8 +9,8 @@ import attrib_ds as at
 from attrib_ds import scratch
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.content.rows import class_of
-from attrib_ds.importers.own_table import OwnTable
 from attrib_ds.importers.reading import Reading
+from attrib_ds.importers.tables.own_table import OwnTable
 
 pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 

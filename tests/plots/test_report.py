@@ -389,6 +389,10 @@ def test_a_report_without_conversions_says_so(tmp_path):
     text = report(attribute(paths, "linear"), tmp_path / "r.html", paths=paths).read_text("utf-8")
     assert "No conversions." in text
     assert "<table" not in text
+    pytest.importorskip("xlsxwriter")
+    sheets = pd.read_excel(report(attribute(paths, "linear"), tmp_path / "r.xlsx"), sheet_name=None)
+    assert sheets["Overview"]["answer"].tolist() == ["No conversions.", "There is no credit."]
+    assert sheets["Credit"].empty
 
 
 def test_models_have_names_in_words():

@@ -76,10 +76,12 @@ def test_open_objects_in_a_frame_keep_their_own_keys_only(connection):
     assert [text and json.loads(text) for text in texts] == [{"email": "a"}, None, {"phone": None}]
 
 
-def test_a_column_of_mixed_objects_becomes_text(connection):
-    frame = pd.DataFrame({"nodeId": pd.Series([1, "x", None, 2.5], dtype=object)})
+@pytest.mark.parametrize("values", [[1, "x", None, 2.5], [1, 2**64, None]])
+def test_a_column_of_mixed_objects_or_long_integers_becomes_text(connection, values):
+    frame = pd.DataFrame({"nodeId": pd.Series(values, dtype=object)})
     source = open_source(connection, frame, argument="interactions")
-    assert values_of(connection, source, source.text("nodeId")) == ["1", "x", None, "2.5"]
+    texts = [value and str(value) for value in values]
+    assert values_of(connection, source, source.text("nodeId")) == texts
 
 
 def test_the_frame_is_not_changed(connection):

@@ -14,7 +14,7 @@ from attrib_ds.attribution.calendar import INTERVALS, first_days, labels, starts
 from attrib_ds.attribution.incremental.discrete_hazard import HazardSample
 from attrib_ds.attribution.incremental.histories import conversions_of
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, check_number
 from attrib_ds.records.frames import to_pandas
 
 #: A share of users, or a share and its standard error.
@@ -213,16 +213,10 @@ class ObservedShares:
 
 
 def _read_share(given: Any) -> tuple[float, float]:
-    pair = tuple(given) if isinstance(given, tuple | list) else (given, 0.0)
-    are_numbers = all(
-        isinstance(each, int | float | np.number) and not isinstance(each, bool) for each in pair
-    )
-    if not (len(pair) == 2 and are_numbers and 0 < pair[0] <= 1 and 0 <= pair[1] < pair[0]):
-        raise InvalidRequest(
-            f"{_FIELD}: {given!r} is not allowed; allowed: a number above 0 and at most 1, or such a number "
-            "and its standard error, as in (0.7, 0.02)"
-        )
-    return float(pair[0]), float(pair[1])
+    allowed = "a number above 0 and at most 1, or such a number and its standard error, as in (0.7, 0.02)"
+    share, error = given if isinstance(given, tuple | list) and len(given) == 2 else (given, 0.0)
+    share = check_number(_FIELD, share, allowed, above=0, maximum=1)
+    return float(share), float(check_number(_FIELD, error, allowed, minimum=0, below=share))
 
 
 def _key(value: Any) -> Any:

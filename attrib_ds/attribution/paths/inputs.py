@@ -120,7 +120,8 @@ def read_conversions(
         "currency": ibis.null("string"),
     }
     if value is not None or source.has("value"):
-        read["value"] = source.numbers(value or "value", role="value", maximum=MOST_VALUE)
+        amounts = source.amounts(value or "value", role="value", maximum=MOST_VALUE)
+        read["value"] = amounts.fill_null(0.0)
     if currency is not None or source.has("currency"):
         own = "currency" if source.has("currency") else None
         read["currency"] = source.currencies(currency, default=own)
@@ -237,6 +238,7 @@ class Input:
     _needed: list[tuple[str, Any]] = field(default_factory=list)
     _suspects: list[tuple[str, str, Any]] = field(default_factory=list)
     _unique: list[tuple[str, Any]] = field(default_factory=list)
+    _ids: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def open(cls, backend: Any, frame: object, *, argument: str) -> Input:
@@ -305,8 +307,14 @@ class Input:
         identifiers = values.cast("string")
         if unique:
             self._unique.append((name, identifiers))
-            self._check_rounded(name, values)
+        if unique or optional:
+            self.expect_ids(name)
         return identifiers
+
+    def expect_ids(self, name: str) -> None:
+        """Register text ids, for :meth:`check` to find those that a spreadsheet has rounded."""
+        if self.table[name].type().is_string():
+            self._ids[name] = self.table[name]
 
     def people(self, name: str, identifiers: Any) -> tuple[Any, int]:
         """Return identifiers of people, null where they stand for nobody, and the number of such rows.
@@ -316,13 +324,13 @@ class Input:
         InputWarning
             If many rows have the same user.
         """
-        self._check_rounded(name, self.table[name])
         folded = identifiers.strip().lower()
         rows = self.table.select(id=identifiers, word=person_ids.nobody(identifiers).ifelse("", folded))
-        odd = rows.filter(rows.id.isnull() | rows.word.isin(["", *person_ids.SHARED]))
-        odd = odd.mutate(word=odd.id.isnull().ifelse("", odd.word))
-        counts = _counts(odd, "word")
-        missing, total = counts.pop("", 0), int(self.table.count().to_pyarrow().as_py())
+        is_odd = rows.word.isin(["", *person_ids.SHARED])
+        word = rows.id.isnull().ifelse("", is_odd.ifelse(rows.word, "others"))
+        counts = _counts(rows.select(word=word), "word")
+        total = sum(counts.values())
+        missing, _ = counts.pop("", 0), counts.pop("others", 0)
         words = []
         if counts:
             others = rows.filter(rows.id.notnull(), ~rows.word.isin(["", *person_ids.SHARED]))
@@ -347,8 +355,6 @@ class Input:
 
     def _check_rounded(self, name: str, values: Any) -> None:
         """Warn of text ids that a spreadsheet has rounded; refuse those beyond 2^53."""
-        if not values.type().is_string():
-            return
         lost = values.re_search(person_ids.LOST).ifelse(values, None).min()
         rounded = self.table.filter(values.re_search(person_ids.ROUNDED))
         found = rounded.agg(count=values.count(), example=values.min(), lost=lost)
@@ -415,30 +421,25 @@ class Input:
         return parsed
 
     def numbers(
-        self, name: str, *, role: str | None, minimum: float | None = None, maximum: float | None = None
+        self, name: str, *, role: str | None, minimum: float | None = None, maximum: float = math.inf
     ) -> Any:
-        """Return finite numbers as doubles."""
-        values = self._complete(name, role)
-        kind = values.type()
-        if not (kind.is_numeric() or kind.is_boolean() or name in self.untyped):
-            self._refuse(name, kind, "numbers")
-        doubles = values.cast("float64")
-        self.require_finite(name)
+        """Return finite numbers as doubles; none is missing."""
+        self._complete(name, role)
+        doubles = self.amounts(name, role=role, maximum=maximum)
         if minimum is not None:
             self.suspect(name, f"is below {minimum:g}", doubles < minimum)
-        if maximum is not None:
-            self.suspect(name, f"is beyond {maximum:g} in size", doubles.abs() > maximum)
         return doubles
 
-    def require_amounts(self, name: str, *, maximum: float) -> None:
-        """Refuse a column of another type than numbers, and numbers that are not finite or too large."""
-        kind = self.table[name].type()
-        if not (kind.is_numeric() or kind.is_boolean() or kind.is_null()):
+    def amounts(self, name: str, *, role: str | None = None, maximum: float) -> Any:
+        """Return finite numbers as doubles, missing values included."""
+        values = self._column(name, role)
+        kind = values.type()
+        if not (kind.is_numeric() or kind.is_boolean() or kind.is_null() or name in self.untyped):
             self._refuse(name, kind, "numbers")
         self.require_finite(name)
-        self.suspect(
-            name, f"is beyond {maximum:g} in size", self.table[name].cast("float64").abs() >= maximum
-        )
+        doubles = values.cast("float64")
+        self.suspect(name, f"is beyond {maximum:g} in size", doubles.abs() >= maximum)
+        return doubles
 
     def require_finite(self, name: str) -> None:
         """Refuse NaN and infinity, which numbers with a fixed scale have in PostgreSQL alone."""
@@ -487,13 +488,17 @@ class Input:
         repeated = [identifiers.count() - identifiers.nunique() for _, identifiers in self._unique]
         problems = [(name, _MISSING, values.isnull()) for name, values in self._needed] + self._suspects
         counts: list[int] = []
-        if sums := [*missing, *wrong, *repeated]:
+        rounded = [ids.re_search(person_ids.ROUNDED).cast("int64").sum() for ids in self._ids.values()]
+        if sums := [*missing, *wrong, *repeated, *rounded]:
             found = self.table.agg(**{f"check{index}": count for index, count in enumerate(sums)})
             counts = list(found.to_pyarrow().to_pylist()[0].values())
+        for (name, ids), count in zip(self._ids.items(), counts[len(sums) - len(rounded) :], strict=True):
+            if count:
+                self._check_rounded(name, ids)
         for (name, complaint, is_wrong), count in zip(problems, counts, strict=False):
             if count:
                 raise self._error(is_wrong, count, name, complaint)
-        for (name, identifiers), is_repeated in zip(self._unique, counts[len(problems) :], strict=True):
+        for (name, identifiers), is_repeated in zip(self._unique, counts[len(problems) :], strict=False):
             if is_repeated:
                 keyed = self.table.select(identifier=identifiers)
                 duplicates = keyed.group_by("identifier").agg(times=keyed.count())

@@ -108,12 +108,13 @@ class Money:
         rated = rows.left_join(rates, is_valid).drop("of_currency", "since", "until")
         worth = ibis.ifelse(rated.currency == self.currency, 1.0, rated.unit_worth)
         rated = rated.mutate(unit_worth=worth)
-        missing = rated.filter(rated.value.notnull() & rated.unit_worth.isnull())
+        # Nothing is worth nothing in every currency.
+        missing = rated.filter((rated.value != 0) & rated.unit_worth.isnull())
         first = missing.order_by(missing[date], missing.currency).limit(1)
         for row in first.select("currency", date).to_pyarrow().to_pylist():
             raise self._missing_rate(row["currency"], row[date], argument)
         converted = rated.mutate(
-            value=rated.value * rated.unit_worth,
+            value=rated.value * rated.unit_worth.fill_null(1.0),
             currency=ibis.ifelse(rated.value.isnull(), ibis.null("string"), ibis.literal(self.currency)),
         )
         return converted.drop("unit_worth")

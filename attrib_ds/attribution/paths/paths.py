@@ -159,7 +159,7 @@ class Paths:
             Names of the columns; ``user`` and ``date`` are in both tables. Instants without an offset are
             UTC.
         value : str, optional
-            Column of conversions; ``"value"`` if it exists.
+            Column of conversions; ``"value"`` if it exists. A conversion without a value has a value of 0.
         currency : str, optional
             Column of conversions, or a code such as ``"EUR"`` for values without a currency; by default the
             column ``"currency"`` if it exists. Values of unknown currency have no ROAS if spend has a

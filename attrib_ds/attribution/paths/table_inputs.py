@@ -129,7 +129,7 @@ class ExternalTables:
             if column in _AMOUNTS or (column.startswith(STATISTIC) and not column.endswith(_CURRENCY)):
                 source.identity = next((key for key in _IDS if key in table.columns), None)
                 is_money = column in _AMOUNTS or f"{column}{_CURRENCY}" in table.columns
-                source.require_amounts(column, maximum=_MOST_MONEY if is_money else inputs.MOST_VALUE)
+                source.amounts(column, maximum=_MOST_MONEY if is_money else inputs.MOST_VALUE)
         converted = {
             column: _as(source, column, kind, like=like or name)
             if column in table.columns
@@ -147,6 +147,8 @@ class ExternalTables:
         converted |= {name: source.codes(name) for name in currencies}
         units = [name for name in others if name.startswith(STATISTIC) and name.endswith(_CURRENCY)]
         others |= {name: source.codes(name) for name in units}
+        if (like or name) in _PEOPLE:
+            source.expect_ids("userId")
         source.check()
         for column in _IDS_OF_HITS if (like or name) in ("hits", "events of hits") else ():
             if source.has(column) and column in converted:

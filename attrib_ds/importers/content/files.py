@@ -81,6 +81,7 @@ def opened(
     else:
         try:
             source = _from_file(connection, path, argument, encoding, said)
+            source = replace(source, first=source.first or 1)
         except (OSError, EOFError, zlib.error, sqlite3.Error) as error:
             raise InvalidRequest(f"{argument}: {path.name!r} cannot be read: {error}") from error
     return _without_index(connection, objects.unwrapped(connection, source)), said
@@ -121,7 +122,7 @@ def _from_file(
     elif any(_RULE.fullmatch(line.translate(_FRAME)) for line in text.splitlines()[:20]):
         table = _of_printout(_whole(path, encoding).translate(_FRAME), argument)
     if table is not None:
-        return sources.open_source(connection, table, argument=argument)
+        return replace(sources.open_source(connection, table, argument=argument), first=2)
     if path.suffix.casefold() in WORKBOOKS and not {*text_files.DELIMITERS} & {*text}:
         raise InvalidRequest(f"{argument}: {path.name!r} is plain text without a table, not a workbook")
     if "\r" in text and "\n" not in text:

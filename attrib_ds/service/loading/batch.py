@@ -285,7 +285,8 @@ class Checks:
             f"SELECT {column}, {first} AS first_row FROM {staged.relation} "
             f"WHERE {column} IN ({several}) GROUP BY {column}"
         )
-        reason = f"{literal(f'{name}: ')} || {quote_text(column)} || ' is also the id of row ' || first_row"
+        said = f"{quote_text(column)} || ' is also the id of row ' || (first_row + {self.source.first})"
+        reason = f"{literal(f'{name}: ')} || {said}"
         connection.execute(
             f"INSERT INTO {staged.problems} SELECT row, 1000, {reason} "
             f"FROM {staged.relation} JOIN ({repeated}) USING ({column}) "

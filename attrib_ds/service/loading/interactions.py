@@ -25,6 +25,8 @@ _WORDS: Final = {"_id", "userId", "nodeId", "type", "firstHitId", "projectId"}
 _HIT_WORDS: Final = {"id", "projectId", "sessionId", "hitType"}
 # Durations may be rounded to milliseconds.
 _TOLERANCE: Final = 0.001
+#: Largest sizes of numbers that have bounds.
+_MOST: Final = {"timezoneOffset": MINUTES_OF_DAY, "geo.latitude": 90, "geo.longitude": 180}
 _SESSION_ONLY: Final = [
     column for name in sorted(schema.SESSION_ONLY) for column in schema.leaves(schema.INTERACTION, name)
 ]
@@ -67,7 +69,7 @@ def check_interactions(connection: Connection, source: Source, project: batch.Pr
         checks.choice("type", ("session", "offline"), default="session")
         checks.word("nodeId", pattern=batch.NAME, form=batch.NAME_FORM, required=True)
     _check_times(checks, is_mirror=project.is_mirror)
-    _check_properties(checks)
+    _check_properties(checks, is_mirror=project.is_mirror)
     checks.instant("ingestedAt", default=project.now)
     is_offline = f"{quoted('type')} = 'offline'"
     # Offline interactions always have a creation date.
@@ -111,11 +113,17 @@ def _check_order(checks: batch.Checks, start: str, end: str, duration: str) -> N
     )
 
 
-def _check_properties(checks: batch.Checks) -> None:
+def _check_numbers(checks: batch.Checks, names: Collection[str], *, is_mirror: bool) -> None:
+    """Check numbers that have bounds, except in a mirror, whose source may have other ones."""
+    for name in names:
+        low, high = (None, None) if is_mirror else (-_MOST[name], _MOST[name])
+        checks.number(name, low=low, high=high)
+
+
+def _check_properties(checks: batch.Checks, *, is_mirror: bool) -> None:
     checks.flag("isBot", default="false")
     checks.count("hitCount")
-    checks.number("geo.latitude", low=-90, high=90)
-    checks.number("geo.longitude", low=-180, high=180)
+    _check_numbers(checks, ("geo.latitude", "geo.longitude"), is_mirror=is_mirror)
     for field in schema.INTERACTION:
         if schema.is_json(field):
             checks.json(field.name)
@@ -215,7 +223,7 @@ def check_hits(connection: Connection, source: Source, project: batch.Project) -
     checks.instant("ingestedAt", default=project.now)
     checks.word("hitType", default="'pageview'")
     texts = [name for name in schema.HIT.names if name not in _HIT_WORDS]
-    _check_hit(checks, texts)
+    _check_hit(checks, texts, is_mirror=project.is_mirror)
     lengths = {"userAgent": agents.LONGEST_AGENT, "pageUrl.hostname": channel_rules.LONGEST_HOST}
     parts = [name for name in texts if name.startswith("pageUrl.")]
     _cut(checks, dict.fromkeys(parts, LONGEST_URL) | lengths)
@@ -223,12 +231,10 @@ def check_hits(connection: Connection, source: Source, project: batch.Project) -
     return batch.Batch(staged, "id", _insert_hits)
 
 
-def _check_hit(checks: batch.Checks, names: Collection[str]) -> None:
+def _check_hit(checks: batch.Checks, names: Collection[str], *, is_mirror: bool = False) -> None:
     """Check what hits and raw hits have in common; of the names, those of texts."""
-    checks.number("timezoneOffset", low=-MINUTES_OF_DAY, high=MINUTES_OF_DAY)
     checks.flag("isBot", default="false")
-    checks.number("geo.latitude", low=-90, high=90)
-    checks.number("geo.longitude", low=-180, high=180)
+    _check_numbers(checks, _MOST, is_mirror=is_mirror)
     for name in names:
         if pa.types.is_string(schema.HIT.field(name).type):
             checks.text(name)

@@ -78,8 +78,7 @@ def load_records(
     counts : dict of str to int
         Records loaded by resource, including ``implicit_nodes`` or ``metrics``.
     rejected : pyarrow.Table
-        ``row`` (position in the source, from 0), ``id`` and ``reason``, which lists all violated rules;
-        sorted by row.
+        ``row``, ``id`` and ``reason``, which lists all violated rules; sorted by row.
 
     Raises
     ------
@@ -115,7 +114,7 @@ def _load_parts(
     with store.cursor() as cursor:
         known = set(cursor.execute("SELECT name, size FROM loaded_parts").fetchall())
     new = [part for part in folder.find() if (part.name, part.size) not in known]
-    counts, refused, rows, end = Counter(parts=len(new)), [REJECTED.empty_table()], 0, 0
+    counts, refused, rows, end = Counter(parts=len(new)), [REJECTED.empty_table()], 1, 0
     while end < len(new):
         start, taken, columns = end, 0, pa.schema([])
         while end < len(new) and taken < _ROWS_OF_PARTS:
@@ -257,11 +256,11 @@ def _rejected(connection: Connection, batch: Batch, source: sources.Source, conf
     id_given = source.word(batch.id_column) if has_id else "CAST(NULL AS VARCHAR)"
     rows = sql_results.read_arrow(
         connection,
-        f"SELECT row, id, string_agg(reason, '; ' ORDER BY position, reason) AS reason FROM ("
-        f"SELECT row, position, reason FROM {batch.staged.problems} "
+        f"SELECT row + {source.first} AS row, id, string_agg(reason, '; ' ORDER BY position, reason) AS "
+        f"reason FROM (SELECT row, position, reason FROM {batch.staged.problems} "
         "UNION ALL SELECT row, 2000, reason FROM conflicts UNION ALL SELECT row, 0, reason FROM unreadable) "
         f"LEFT JOIN (SELECT {sources.quoted(sources.ROW)} AS row, {id_given} AS id FROM {source.relation}) "
         "USING (row) "
-        "GROUP BY row, id ORDER BY row",
+        "GROUP BY ALL ORDER BY row",
     )
     return rows.cast(REJECTED)

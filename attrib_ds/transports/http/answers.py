@@ -32,6 +32,8 @@ _MOST_NAMED: Final = 5
 #: Bytes within which a web page says that it is one.
 _HEAD: Final = 1_024
 _SHORT: Final = frozenset({"record", "id", "modified"})
+#: Lists whose answers the specification does not show, so that they may have no body.
+_NOT_SHOWN: Final = frozenset({"list_user_metrics"})
 #: Operations that change something, whose answers the specification does not show or services change.
 WRITES: Final = frozenset(
     operation.name
@@ -154,21 +156,17 @@ def _readable(response: session.Response, operation: Operation) -> Iterator[None
     except errors.ServiceFailure as failure:
         problem, is_transient = failure.message, False
     except (Unreadable, errors.InvalidRequest, pa.ArrowException) as error:
-        is_page = "html" in response.media
         # A truncated response may be complete the next time.
-        is_transient = not is_page and (response.media == ARROW or "truncated" in str(error))
+        is_transient = response.media == ARROW or "truncated" in str(error)
         text = str(error).rpartition(": is not JSON: ")[2]
         media = response.media or "a response without a content type"
         problem = f"the service sent {media} that cannot be read: {text[:200]}"
-        if is_page:
-            problem = "the response is a web page; check url="
-    unreadable = errors.ServiceFailure(f"{operation.name}: {problem}")
-    if operation.name in WRITES and not operation.idempotent:
-        unreadable.message += session.UNKNOWN
-        unreadable.is_unknown = True
+    unreadable = errors.ServiceFailure(response.redact(f"{operation.name}: {problem}"))
     if remote_errors.may_be_lacking(operation):
         unreadable.details.append({"type": remote_errors.LACKS, "value": response.status})
-    raise session.AttemptFailed(unreadable, "if safe" if is_transient else "never")
+    # What is not safe to repeat may have been carried out.
+    retry: session.Retry = "if safe" if is_transient or not operation.idempotent else "never"
+    raise session.AttemptFailed(unreadable, retry)
 
 
 def _written(response: session.Response, operation: Operation, request: Request) -> Answer:
@@ -176,7 +174,7 @@ def _written(response: session.Response, operation: Operation, request: Request)
     kind = operation.answer.kind
     # An event may be sent again, which tells its id.
     content = response.content(session.SMALL) if kind == "uuid" else response.beginning()
-    _refuse_web_page(content)
+    _refuse_web_page(content, response)
     try:
         body = decode(content)
     except errors.InvalidRequest:
@@ -202,11 +200,24 @@ def _written(response: session.Response, operation: Operation, request: Request)
     return Answer.of(table, value=_EXISTING not in response.headers)
 
 
-def _refuse_web_page(content: bytes) -> None:
+def _content(response: session.Response, operation: Operation, most: int) -> bytes:
+    """Return a body of JSON; a service may answer an empty list without one."""
+    content, kind = response.content(most), operation.answer.kind
+    _refuse_web_page(content, response)
+    is_empty, is_open = not content.strip(), operation.name in _NOT_SHOWN
+    is_null = content == b"null" and (kind == "array" or is_open)
+    if is_null or (is_empty and kind in ("array", "page") and (is_open or response.status == 204)):
+        return b"[]"
+    if is_empty:
+        raise errors.ServiceFailure(f"the response (HTTP {response.status}) is empty; expected JSON")
+    return content
+
+
+def _refuse_web_page(content: bytes, response: session.Response) -> None:
     """Raise :exc:`ServiceFailure` for a web page, such as that of a login, which answers any request."""
     head = content[:_HEAD].lstrip().lower()
     if head[:1] == b"<" and any(tag in head for tag in (b"<html", b"<!doctype html", b"<head")):
-        title = remote_errors.title(content.decode("utf-8", "replace"))
+        title = remote_errors.title(response.redact(content.decode("utf-8", "replace")))
         raise errors.ServiceFailure(f"the response is a web page{f' ({title})' if title else ''}; check url=")
 
 
@@ -229,10 +240,13 @@ def _records(response: session.Response, operation: Operation, request: Request)
         stream = _ArrowStream(response.pieces(session.LARGE), expected, most=most)
         table, total = stream.read(), stream.total
     else:
-        content = response.content(session.MEDIUM if kind == "record" else session.LARGE)
-        content = b"[]" if (kind, content) == ("array", b"null") else content
+        content = _content(response, operation, session.MEDIUM if kind == "record" else session.LARGE)
         known = schema.RESOURCES[str(operation.answer.resource)]
-        read = read_page(content, expected, known=known, most=most, is_record=kind == "record")
+        try:
+            read = read_page(content, expected, known=known, most=most, is_record=kind == "record")
+        except Unreadable as error:
+            said = remote_errors.told(remote_errors.read_body(content, response.redact))
+            raise Unreadable(f"{error}; it says: {said}" if said else str(error)) from None
         table = read.table
         total = None
         if page is not None and read.counters is not None:
@@ -470,7 +484,8 @@ def _value(response: session.Response, operation: Operation, request: Any) -> ob
     kind = operation.answer.kind
     if kind == "file":
         return _file(response, request)
-    body = decode(response.content(session.MEDIUM if kind in ("object", "outcomes") else session.SMALL))
+    most = session.MEDIUM if kind in ("object", "outcomes") else session.SMALL
+    body = decode(_content(response, operation, most))
     if kind == "outcomes":
         if not isinstance(body, list):
             raise Unreadable("it is not an array")

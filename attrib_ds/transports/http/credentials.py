@@ -9,7 +9,6 @@ import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -19,6 +18,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from attrib_ds import json_numbers
 from attrib_ds.contract.administration import JWT_BEARER
 from attrib_ds.contract.json_values import is_deeper
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unauthorized, Unavailable
@@ -44,7 +44,6 @@ _SMALLEST_DIFFERENCE: Final = 5.0
 _DEFAULT_LIFETIME: Final = 300.0
 #: A token that is said to live longer is renewed after a day.
 _LONGEST_LIFETIME: Final = 86_400
-_MOST_DIGITS: Final = 9
 _LONGEST_MARGIN: Final = 60.0
 _MARGIN: Final = 0.1
 #: Characters that a header can carry; slightly more than RFC 6750, section 2.1 allows.
@@ -329,11 +328,8 @@ def _read_grant(response: Response, assertion: Secret[str]) -> tuple[Secret[str]
         said = told({name: value for name, value in members.items() if name in quotable})
         text = f"the token route answered {problem}{f': {said}' if said else ''}"
         return AttemptFailed(ServiceFailure(text), "never")
-    seconds: Any = members.get("expires_in")
-    if isinstance(seconds, str) and seconds.isdecimal():
-        seconds = int(seconds[:_MOST_DIGITS])
-    is_lifetime = isinstance(seconds, int | Decimal) and not isinstance(seconds, bool) and seconds > 0
-    return Secret(token), float(min(seconds, _LONGEST_LIFETIME)) if is_lifetime else _DEFAULT_LIFETIME
+    seconds = json_numbers.count(members.get("expires_in")) or 0
+    return Secret(token), float(min(seconds, _LONGEST_LIFETIME)) if seconds > 0 else _DEFAULT_LIFETIME
 
 
 def _read_failure(response: Response, members: dict[str, Any]) -> AttemptFailed:
@@ -341,9 +337,9 @@ def _read_failure(response: Response, members: dict[str, Any]) -> AttemptFailed:
     values = {told(members.get(name)): None for name in _MEMBERS_OF_ERRORS}
     said = (": ".join(filter(None, values)) or told(members))[:_LONGEST_DESCRIPTION]
     text = f"the token route answered {status}{': ' if said else ''}{said}"
-    if status in (408, 425, 429) or status >= 500:
+    if status in (408, 425, 429) or (status >= 500 and status != 501):
         return AttemptFailed(Unavailable(text, retry_after=response.retry_after), "always")
-    if 300 <= status < 400 or status in (404, 405):
+    if 300 <= status < 400 or status in (404, 405, 410, 501):
         location = response.headers.get("Location", "").partition("?")[0][:_LONGEST_DESCRIPTION]
         moved = f"it has moved to {location}; pass auth_url= without /oidc/token"
         advice = moved if location else "check auth_url="

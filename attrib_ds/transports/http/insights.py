@@ -42,7 +42,10 @@ def conform(table: pa.Table, group: str, request: Any) -> pa.Table:
     table = table.set_column(place, "interval", pa.array(labels, table["interval"].type))
     if getattr(request, "sort", None):
         return table
-    of_interval, of_group = _rank(is_number="Of" in request.interval), _rank(is_number=_counts(request))
+    name = getattr(request, "group", None)
+    kind = schema.INTERACTION.field(name).type if name in schema.INTERACTION.names else pa.string()
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    of_interval, of_group = _rank(is_number="Of" in request.interval), _rank(is_number=is_number)
     pairs = zip(labels, table[group].to_pylist(), strict=True)
     keys = [(of_interval(label), of_group(value)) for label, value in pairs]
     return table.take(pa.array(sorted(range(len(keys)), key=keys.__getitem__), pa.int64()))
@@ -97,13 +100,6 @@ def _instant(text: str) -> datetime | None:
         return instants.parse(text, argument="interval")
     except (InvalidRequest, ValueError):
         return None
-
-
-def _counts(request: Any) -> bool:
-    """Return whether the groups are numbers."""
-    name = getattr(request, "group", None)
-    kind = schema.INTERACTION.field(name).type if name in schema.INTERACTION.names else pa.string()
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _rank(*, is_number: bool) -> Callable[[str | None], tuple[bool, float, str]]:

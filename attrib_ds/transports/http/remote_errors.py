@@ -23,6 +23,7 @@ _KINDS: Final[dict[int, type[errors.AttribError]]] = {
 }
 #: Statuses of transient failures, after which a retry may succeed.
 _TRANSIENT: Final = frozenset({408, 425, 500, 502, 503, 504})
+NO_KEY: Final = "requires a service-account key; pass key='key.json' or set ATTRIB_DS_KEY to its path"
 _ADVICE: Final[dict[int, str]] = {
     401: "the access token was rejected; check that the key is not revoked",
     403: "the service account lacks permission in this project; ask for the grant or the scope",
@@ -39,9 +40,13 @@ _MAY_LACK: Final = frozenset({301, 302, 303, 307, 308, 400, 406, 415, 422, 500, 
 #: Additions whose work other operations do; it is safe to do it again.
 _REPLACEABLE: Final = frozenset({"create_events", "search_events"})
 _NAMES_LIMIT: Final = re.compile(r"\blimit|page.?size|per.?page|too (?:large|many)", re.IGNORECASE)
+#: Records of a page that no gateway gives up on for their number.
+_SMALLEST: Final = 100
 _NUMBER: Final = re.compile(r"(?<![\w.-])[0-9]{1,9}(?![\w.])")
 #: Words in the names of members with the text of an error, the most telling first.
 _TELLING: Final = "message msg faultstring detail description errors error reason title fault exception data"
+#: Names of the members that say which argument an error is about.
+_PLACES: Final = ("loc", "field", "param", "property")
 _BARE: Final = frozenset({"Bad Request", "Internal Server Error", "Not Found"})
 #: Characters of a message of our own service, and of what another service says.
 _LONGEST: Final = 600
@@ -49,7 +54,7 @@ _LONGEST_FOREIGN: Final = 300
 _MOST_PARTS: Final = 100
 #: Characters of a web page in which its title is searched; in longer ones, a search could take minutes.
 _LONGEST_HEAD: Final = 8_192
-_TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
+_TITLE: Final = re.compile(r"<(title|h1)\b[^>]*>(.*?)</\1", re.IGNORECASE | re.DOTALL)
 _TAG: Final = re.compile(r"<[^>]*>")
 _POINTER: Final = re.compile(r"(?:^|(?<=; ))/?([A-Za-z]\w*)((?:/[^:;\s]*)?)(?=: )")
 
@@ -64,18 +69,17 @@ def read_failure(response: Response, operation: Operation, request: Request, cal
     operation, request : Operation, Request
         The operation and its request.
     call : Call
-        What was sent: its request id is used if the response has none, and its token is redacted in
-        messages, in case the service repeats it.
+        What was sent: its request id is used if the response has none.
 
     Returns
     -------
     AttemptFailed
         Its error has the same message as in an embedded project if the service sends one.
     """
-    redact, url = str if call.token is None else call.token.redact, call.url
+    redact, url = response.redact, call.url
     body, status = read_body(response.beginning(), redact), response.status
     message, said, is_ours = _message(body), told(body), "requestId" in body
-    advice = _ADVICE.get(status, "")
+    advice = NO_KEY if status == 401 and call.token is None else _ADVICE.get(status, "")
     if 300 <= status < 400:
         advice = _redirection(response.headers.get("Location", ""), url)
     elif (not is_ours and status == 405) or (not message and status in (404, 501)):
@@ -101,9 +105,11 @@ def read_failure(response: Response, operation: Operation, request: Request, cal
     if 300 <= status < 400:
         error.details.append({"type": "moved"})
     # Our own service says in details what is wrong.
-    is_about_limit = status == 400 and not body.get("details") and _NAMES_LIMIT.search(f"{message} {said}")
+    words = "" if body.get("details") or status not in (400, 422) else f"{message} {said}"
     limit = getattr(request, "limit", None) or 0
-    if limit > 1 and (status in (413, 504) or is_about_limit):
+    # A gateway also gives up on a service that is down, whatever the size of the page.
+    is_too_large = status == 413 or (status == 504 and limit > _SMALLEST) or _NAMES_LIMIT.search(words)
+    if limit > 1 and is_too_large:
         numbers = map(int, _NUMBER.findall(f"{message} {said}"))
         named = [number for number in numbers if 0 < number < limit]
         error.details.append({"type": PAGE_TOO_LARGE, "value": max(named, default=limit // 2)})
@@ -194,11 +200,11 @@ def read_body(content: bytes, redact: Callable[[str], str]) -> dict[str, Any]:
 
 
 def title(page: str) -> str:
-    """Return the title of a web page, empty if it has none, or the text of XML."""
+    """Return the title or heading of a web page, empty if it has none, or the text of XML."""
     head = page[:_LONGEST_HEAD]
     found = _TITLE.search(head)
-    text = found[1] if found else "" if "<html" in head.lower() else _TAG.sub(" ", head)
-    return " ".join(unescape(text).split())[:_LONGEST_FOREIGN]
+    text = found[2] if found else "" if "<html" in head.lower() else head
+    return " ".join(unescape(_TAG.sub(" ", text)).split())[:_LONGEST_FOREIGN]
 
 
 def told(body: Any, *, is_all: bool = False) -> str:
@@ -216,11 +222,10 @@ def told(body: Any, *, is_all: bool = False) -> str:
     if isinstance(body, Mapping):
         telling = dict.fromkeys(name for word in _TELLING.split() for name in body if word in name.lower())
         text = next((text for name in telling if (text := told(body[name], is_all=True))), "")
-        place = body.get("loc")
-        if text and isinstance(place, list):
-            return f"{'/'.join(str(part) for part in place[:_MOST_PARTS])}: {text}"[:_LONGEST_FOREIGN]
+        found = next((body[name] for name in _PLACES if isinstance(body.get(name), list | str)), "")
+        place = found if isinstance(found, str) else "/".join(map(str, found[:_MOST_PARTS]))
         if text:
-            return text
+            return f"{place}{': ' if place else ''}{text}"[:_LONGEST_FOREIGN]
         shown = [name for name in body if name not in telling and (is_all or isinstance(body[name], list))]
         parts = [f"{name}: {text}" for name in shown if (text := told(body[name], is_all=is_all))]
         return "; ".join(parts[:_MOST_PARTS])[:_LONGEST_FOREIGN]

@@ -3,7 +3,6 @@
 import codecs
 import http.client
 import http.cookiejar
-import importlib.metadata
 import platform
 import random
 import re
@@ -22,7 +21,9 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 
-from attrib_ds import display, errors, keys
+import attrib_ds
+from attrib_ds import display, errors
+from attrib_ds.keys import Secret
 
 T = TypeVar("T")
 
@@ -164,8 +165,8 @@ class Call:
     headers: Mapping[str, str]
     query: Mapping[str, str] = field(default_factory=dict)
     content: bytes | Path | None = None
-    token: keys.Secret[str] | None = None
-    form: Mapping[str, str | keys.Secret[str]] | None = None
+    token: Secret[str] | None = None
+    form: Mapping[str, str | Secret[str]] | None = None
 
 
 class Response:
@@ -175,12 +176,15 @@ class Response:
     ----------
     response : requests.Response
         Opened with ``stream=True``.
+    token : Secret of str, optional
+        Access token of the request, which :attr:`redact` removes from a text, in case the service repeats it.
     seconds : float
         Time within which a body that is read into memory must be complete.
     """
 
-    def __init__(self, response: requests.Response, *, seconds: float) -> None:
+    def __init__(self, response: requests.Response, token: Secret[str] | None, *, seconds: float) -> None:
         self._response = response
+        self.redact: Callable[[str], str] = str if token is None else token.redact
         self._seconds = seconds
         self.status: int = response.status_code
         self.headers: Mapping[str, str] = response.headers
@@ -194,7 +198,9 @@ class Response:
     def retry_after(self) -> float | None:
         """Seconds that the service asks to wait, if it does; until an instant by the service's own clock."""
         with suppress(urllib3.exceptions.InvalidHeader, KeyError, ValueError, TypeError, OverflowError):
-            text = self.headers["Retry-After"]
+            # Gateways send it with other responses too; some write a Unix time, which has ten digits.
+            reset = self.headers.get("RateLimit-Reset", "") if self.status == 429 else ""
+            text = self.headers.get("Retry-After", reset if len(reset) < 10 else "")
             if "Date" not in self.headers or text.strip().isdecimal():
                 return float(urllib3.Retry().parse_retry_after(text))
             until, now = map(parsedate_to_datetime, (text, self.headers["Date"]))
@@ -324,7 +330,8 @@ class Session:
         self._retry_policy = retry_policy
         self.clock = clock
         self._session = _Requests()
-        self._session.headers["User-Agent"] = _user_agent()
+        versions = f"attrib-ds/{attrib_ds.__version__} python/{platform.python_version()}"
+        self._session.headers["User-Agent"] = f"{versions} requests/{requests.__version__}"
         self._session.headers["Accept-Encoding"] = "gzip"
         # Tokens authenticate the caller; cookies are never stored.
         self._session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
@@ -370,7 +377,7 @@ class Session:
                     stream=True,
                 ) as response,
             ):
-                return read(Response(response, seconds=self._timeouts.body))
+                return read(Response(response, call.token, seconds=self._timeouts.body))
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             problem, retry, reached_service = _diagnose(error, call, self._timeouts)
         except OSError as error:
@@ -458,9 +465,7 @@ def _open_body(content: bytes | Path | None) -> AbstractContextManager[bytes | B
 class _Authentication(requests.auth.AuthBase):
     """Add secrets to a request just before it is sent; always set, so that .netrc is never used."""
 
-    def __init__(
-        self, token: keys.Secret[str] | None, form: Mapping[str, str | keys.Secret[str]] | None
-    ) -> None:
+    def __init__(self, token: Secret[str] | None, form: Mapping[str, str | Secret[str]] | None) -> None:
         self._token = token
         self._form = form
 
@@ -520,10 +525,3 @@ def _chain(error: BaseException) -> list[BaseException]:
             chain.append(cause)
             queue += [*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__]
     return chain
-
-
-def _user_agent() -> str:
-    version = "0"
-    with suppress(importlib.metadata.PackageNotFoundError):
-        version = importlib.metadata.version("attrib-ds")
-    return f"attrib-ds/{version} python/{platform.python_version()} requests/{requests.__version__}"

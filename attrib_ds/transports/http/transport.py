@@ -307,8 +307,7 @@ class Http:
     def _status_of_lack(self, request: Request, error: errors.AttribError) -> int | None:
         """Return the status that says that the service lacks an addition to the specification, if it does."""
         status = remote_errors.noted(error, remote_errors.LACKS)
-        is_doubtful = status not in remote_errors.LACKING
-        is_doubtful |= status in (401, 403) and not self._is_admitted
+        is_doubtful = status not in remote_errors.LACKING or (status in (401, 403) and not self._is_admitted)
         if status is not None and is_doubtful and self._tokens is not None:
             # The token and the service are good if they are good for what the specification has.
             try:
@@ -363,10 +362,7 @@ class Http:
         """Send with an access token; if it is rejected, renew it and send once more."""
         if self._tokens is None:
             if operation.token:
-                advice = (
-                    "requires a service-account key; pass key='key.json' or set ATTRIB_DS_KEY to its path"
-                )
-                raise errors.Unauthorized(f"{operation.name}: {advice}", field="key")
+                raise errors.Unauthorized(f"{operation.name}: {remote_errors.NO_KEY}", field="key")
             return self._exchange(operation, request, call, read)
         token, number = None, 0
         while True:
@@ -492,7 +488,7 @@ def read_all(search: Search, request: Any, *, offers_arrow: bool | None) -> Answ
     warn_of_unknown_fields(search.operation, unknown)
     names = [*columns(search.operation, request).names, *unknown]
     total = search.total
-    if table.num_rows and (total is not None or request.limit is None):
+    if (table.num_rows or not request.offset) and (total is not None or request.limit is None):
         # Some services state no total, or one that is smaller than what they return.
         total = max(total or 0, request.offset + table.num_rows)
     return Answer.of(table.select(names), total=total, offset=request.offset, limit=request.limit)

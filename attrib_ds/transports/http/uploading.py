@@ -56,7 +56,9 @@ def load_hits(transport: Transport, request: administration.LoadRecords) -> Answ
             portion = build(operation, portion_id=str(uuid4()), **arguments)
             answer: Any = transport.send(operation, portion).value
             counts.update(answer.get("counts", {}))
-            rejected += [entry | {"row": rows[entry["row"]].as_py()} for entry in answer.get("rejected", ())]
+            rejected += [
+                entry | {"row": rows[entry["row"] - 1].as_py()} for entry in answer.get("rejected", ())
+            ]
     table = pa.Table.from_pylist(sorted(rejected, key=lambda entry: int(entry["row"])), _REJECTED)
     return Answer.of(table, value=dict(counts))
 
@@ -68,7 +70,7 @@ def _portions(source: Any, file: Path, rejected: list[dict[str, Any]]) -> Iterat
         for part in folder.find():
             with folder.opened(part) as opened_part:
                 for batch in opened_part.iter_batches(_ROWS):
-                    numbers = pa.array(range(count, count + batch.num_rows), pa.int64())
+                    numbers = pa.array(range(count + 1, count + 1 + batch.num_rows), pa.int64())
                     rows = pa.Table.from_batches([batch])
                     yield from _written(rows.append_column(sources.ROW, numbers), file)
                     count += batch.num_rows
@@ -79,8 +81,10 @@ def _portions(source: Any, file: Path, rejected: list[dict[str, Any]]) -> Iterat
         )
     with scratch.open_database() as connection:
         opened = sources.open_source(connection, source, argument="hits")
-        rejected += [entry | {"id": None} for entry in opened.unreadable.to_pylist()]
-        query = f"FROM {opened.relation} ORDER BY {sources.quoted(sources.ROW)}"
+        unreadable = opened.unreadable.to_pylist()
+        rejected += [entry | {"id": None, "row": entry["row"] + opened.first} for entry in unreadable]
+        row = sources.quoted(sources.ROW)
+        query = f"SELECT * REPLACE ({row} + {opened.first} AS {row}) FROM {opened.relation} ORDER BY {row}"
         for batch in sql_results.read_batches(connection, query, _ROWS):
             yield from _written(pa.Table.from_batches([batch]), file)
 

@@ -380,9 +380,9 @@ def test_one_key_has_one_metric(memory_store, tmp_path):
     ]
     _, rejected = load_records(memory_store, "events", lines(tmp_path / "events.ndjson", *records))
     assert reasons(rejected) == {
-        0: "metrics: 'a' occurs more than once",
-        1: "metrics: 'won' occurs more than once",
+        1: "metrics: 'a' occurs more than once",
         2: "metrics: 'won' occurs more than once",
+        3: "metrics: 'won' occurs more than once",
     }
 
 

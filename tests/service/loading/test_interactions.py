@@ -359,8 +359,8 @@ def test_lines_that_cannot_be_read_are_rejected_with_their_rows(memory_store, tm
     counts, rejected = load_records(memory_store, "interactions", path)
     assert counts["interactions"] == 2
     assert rejected.to_pylist() == [
-        {"row": 0, "id": None, "reason": "not valid JSON"},
-        {"row": 2, "id": hex_id(2), "reason": "userId: is missing"},
+        {"row": 1, "id": None, "reason": "not valid JSON"},
+        {"row": 3, "id": hex_id(2), "reason": "userId: is missing"},
     ]
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NotRequired
 import pandas as pd
 import pydantic
 from starlette.exceptions import HTTPException
-from support.vendor.answers import answered, exported, extended, shaped
-from support.vendor.variations import Variation
+from starlette.responses import Response
+from support.vendor.variations import Variation, answered, exported, extended, shaped
 from support.vendor.world import AGGREGATES, SERVICE, World, grouped
 from typing_extensions import TypedDict
 
@@ -196,6 +196,8 @@ class Operations:
         data = rows[offset : offset + min(limit, variation.page_cap or limit)]
         data = [shaped(kind, row, variation) for row in data]
         data = data if names is None else [self.projected(row, names, mode) for row in data]
+        if not data and variation.nothing == "none":
+            return Response(status_code=204)
         data = data or {"list": []}.get(variation.nothing)
         if spec.get("is_bare") or (spec.get("is_open") and variation.bare_metrics):
             return data

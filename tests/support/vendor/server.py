@@ -23,9 +23,8 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from support.signing import service_account
-from support.vendor.answers import answered, refusal
 from support.vendor.operations import Operations, lookup, reader
-from support.vendor.variations import VARIATIONS, WRITES, Variation
+from support.vendor.variations import VARIATIONS, WRITES, Variation, answered, refusal
 from support.vendor.world import SERVICE
 from support.waiting import eventually
 

@@ -147,12 +147,12 @@ def test_json_is_read_whatever_it_is_called(shop, service, media):
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        (Reply(body=b""), "the service sent application/json that cannot be read"),
-        (Reply(body=b"   "), "cannot be read"),
+        (Reply(body=b""), r"the response \(HTTP 200\) is empty; expected JSON"),
+        (Reply(body=b"   "), "is empty; expected JSON"),
         (Reply(body=b"null"), "cannot be read"),
         (Reply(body=b'"text"'), "cannot be read"),
         (Reply(body=b"{}"), "missing required field `data`"),
-        (Reply(body={"message": "welcome"}), "missing required field `data`"),
+        (Reply(body={"message": "welcome"}), "missing required field `data`; it says: welcome"),
         (Reply(body={"data": {"_id": ID}}), "Expected `array"),
         (Reply(body=b'{"data": [{"_id": "a"},]}'), "trailing comma"),
         (Reply(body=b'{"data": [{"_id": "a"} {"_id": "b"}]}'), "expected ',' or ']'"),
@@ -176,7 +176,7 @@ def test_what_is_no_answer_is_told(shop, service, time, reply, words):
 
 def test_a_web_page_is_told_at_once(shop, service):
     service.script = [Reply(body=b"<html><title>Welcome</title></html>", media="text/html; charset=utf-8")]
-    with pytest.raises(errors.ServiceFailure, match="the response is a web page; check url="):
+    with pytest.raises(errors.ServiceFailure, match=r"the response is a web page \(Welcome\); check url="):
         search_interactions(shop)
     assert len(service.asked) == 1
 

@@ -391,6 +391,7 @@ def test_a_token_route_in_trouble_is_asked_again(shop, service, trouble):
         ),
         (Reply(401, {"error": "invalid_client"}), errors.Unauthorized, "401: invalid_client"),
         (Reply(404, b"<h1>nothing</h1>", media="text/html"), errors.InvalidRequest, "404: nothing; check"),
+        (Reply(501), errors.InvalidRequest, "501; check auth_url="),
         (
             Reply(302, b"", {"Location": "https://evil.example"}),
             errors.InvalidRequest,
@@ -690,6 +691,10 @@ FAILURES = {
     ),
     "echo in a page": lambda asked: Reply(
         502, f"<title>{asked.headers['Authorization']}</title>".encode(), media="text/html"
+    ),
+    "echo in an answer": lambda asked: Reply(body={"message": asked.headers["Authorization"]}),
+    "echo in a page of success": lambda asked: Reply(
+        body=f"<html><title>{asked.headers['Authorization']}</title>".encode(), media="text/html"
     ),
     "echo in a header": lambda asked: Reply(302, b"", {"Location": f"/{asked.headers['Authorization']}"}),
 }

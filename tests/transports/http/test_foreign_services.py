@@ -325,6 +325,8 @@ HALVES = [10_000, 5_000, 2_500, 1_250, 625, 312, 156, 78, 39, 19, 9, 4, 2, 1]
         (413, b"", 1_000, HALVES[:5]),
         (504, b"<html>", 99, HALVES[:8]),
         (400, {"errors": [{"detail": "page size is too large"}]}, 1, HALVES),
+        (400, {"errors": [{"field": "limit", "message": "at most 250"}]}, 250, [10_000, 250]),
+        (422, {"detail": [{"loc": ["body", "limit"], "msg": "at most 500"}]}, 500, [10_000, 500]),
     ],
 )
 def test_pages_become_smaller_and_stay_so(shop, service, status, body, most, limits):
@@ -338,6 +340,14 @@ def test_pages_become_smaller_and_stay_so(shop, service, status, body, most, lim
     assert json.loads(service.asked[-1].body)["limit"] == limits[-1]
 
 
+def test_a_page_is_not_too_large_for_a_service_that_is_down(shop, service, time):
+    service.script = [Reply(504)]
+    with pytest.raises(errors.Unavailable, match="HTTP 504"):
+        at.search_interactions(shop)
+    # At 78 records, the same page is requested again, as often as after any failure.
+    assert [json.loads(asked.body)["limit"] for asked in service.asked] == [*HALVES[:7], *[78] * 6]
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -345,10 +355,12 @@ def test_pages_become_smaller_and_stay_so(shop, service, status, body, most, lim
         ({"error": {"code": 7, "message": "shop is closed"}}, "shop is closed"),
         ({"errors": ["shop is closed", {"detail": "come back"}]}, "shop is closed; come back"),
         ({"detail": "shop is closed"}, "shop is closed"),
+        ({"errors": [{"field": "day", "message": "shop is closed"}]}, "day: shop is closed"),
         ({"data": {"message": "shop is closed"}}, "shop is closed"),
         ({"fault": {"detail": {"errorcode": "e-7"}, "faultstring": "shop is closed"}}, "shop is closed"),
         ("shop is closed", "shop is closed"),
         (b"<html><head><title>Shop &amp; co</title>", "Shop & co"),
+        (b"<html><body><h1 class='x'>Shop <i>&amp;</i> co</h1><p>Bye", r"Shop & co \(request"),
     ],
 )
 def test_errors_say_what_the_service_said(shop, service, body, words):
@@ -418,7 +430,8 @@ def keep(
         if path.endswith("/hits"):
             visit = next(visit for visit in visits if visit["firstHitId"] == path.split("/")[-2])
             hit = {"id": visit["firstHitId"], "sessionId": visit["_id"], "serverDate": visit["startDate"]}
-            return Reply(body=[hit | {"href": "x", "pageUrl": {"query": {}}}])
+            # The specification does not say in which unit the offset is.
+            return Reply(body=[hit | {"href": "x", "pageUrl": {"query": {}}, "timezoneOffset": -3600}])
         listed = {"events": events, "event-types": types}.get(path.rpartition("/")[2])
         return absent if listed is None else page(*listed)
 
@@ -505,6 +518,14 @@ def test_an_amount_may_be_a_bare_number(shop, service):
 
 
 @WARNS
+def test_a_place_beyond_the_earth_costs_no_interaction(shop, service):
+    keep(service, visits=[visit | {"geo": {"latitude": 500, "longitude": -999}} for visit in VISITS])
+    visits, _, check = mirrored(shop)
+    assert visits["geo.latitude"].tolist() == [500, 500, 500]
+    assert check.empty
+
+
+@WARNS
 def test_an_interaction_without_a_node_has_none_and_earns_no_credit_for_one(shop, service):
     visits = [{name: value for name, value in visit.items() if name != "nodeId"} for visit in VISITS]
     keep(service, visits=visits, events=[order()])
@@ -560,11 +581,52 @@ def test_rows_after_one_that_was_answered_by_a_web_page_are_not_sent(shop, servi
     assert at.create_offline_interactions(shop, rows)["status"].tolist() == ["created"] * 3
 
 
-@pytest.mark.parametrize("read", [at.search_interactions, lambda shop: at.list_hits(shop, UUID)])
-def test_no_content_is_no_empty_result(shop, service, read):
+LISTS = {
+    "a search": at.search_interactions,
+    "a list": lambda shop: at.list_outlays(shop, "meta", "c"),
+    "an array": lambda shop: at.list_hits(shop, UUID),
+    "one that the specification does not show": lambda shop: at.list_user_metrics(shop, ID),
+}
+
+
+@pytest.mark.parametrize("read", LISTS.values(), ids=LISTS)
+def test_a_list_without_content_is_empty(shop, service, read):
     service.script = [Reply(204, b"", media=None)]
-    with pytest.raises(errors.ServiceFailure, match="cannot be read"):
-        read(shop)
+    found = read(shop)
+    assert found.empty
+    assert found.attrs.get("total", 0) == 0
+    assert len(service.asked) == 1
+
+
+SHOWN = {name: read for name, read in LISTS.items() if "not show" not in name}
+
+
+@pytest.mark.parametrize("name", [*SHOWN, "a record"])
+def test_an_empty_body_is_told_at_once(shop, service, name):
+    service.script = [Reply(body=b"")]
+    with pytest.raises(errors.ServiceFailure, match="HTTP 200. is empty; expected JSON"):
+        (SHOWN | {"a record": lambda shop: at.get_user(shop, ID)})[name](shop)
+    assert len(service.asked) == 1
+
+
+@pytest.mark.parametrize("body", [b"", b"null"])
+def test_metrics_of_a_user_may_be_nothing(shop, service, body):
+    service.script = [Reply(body=body)]
+    assert at.list_user_metrics(shop, ID).empty
+    assert len(service.asked) == 1
+
+
+def test_no_content_within_a_walk_loses_nothing_in_silence(shop, service):
+    def answer(asked):
+        sent = json.loads(asked.body)
+        is_first = "until" not in sent
+        return (
+            Reply(body={"data": VISITS[:0:-1][: sent["limit"]], "total": 3}) if is_first else Reply(204, b"")
+        )
+
+    service.script = [answer]
+    with pytest.warns(errors.InputWarning, match="1 of 3 records are missing"):
+        assert len(at.search_interactions(shop, sort="-startDate")) == 2
 
 
 def test_ids_are_sent_as_the_service_gave_them(shop, service):
@@ -603,7 +665,8 @@ def test_unknown_fields_of_hits_are_ignored_with_one_warning(shop, service):
     with pytest.warns(errors.UnknownFields) as told:
         mirror = at.sync(shop, ":memory:", hits=True)
     with mirror:
-        assert [len(at.list_hits(mirror, visit["firstHitId"])) for visit in VISITS] == [1, 1, 1]
+        hits = pd.concat([at.list_hits(mirror, visit["firstHitId"]) for visit in VISITS])
+    assert hits["timezoneOffset"].tolist() == [-3600, -3600, -3600]
     assert sum("list_hits" in str(warning.message) for warning in told) == 1
 
 

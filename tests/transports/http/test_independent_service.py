@@ -281,7 +281,8 @@ def test_without_a_key_a_401_says_that_nothing_was_sent(served, monkeypatch):
     lead = pd.DataFrame({"nonce": ["keyless"], "data.mail": ["a@x.example"]})
     with connected(served, "token-where-listed", key=None) as shop:
         assert at.send_events(shop, lead, event_type="lead")["status"].tolist() == ["processed"]
-    with connected(served, key=None) as shop, pytest.raises(errors.Unauthorized) as caught:
+    asks = "requires a service-account key; pass key="
+    with connected(served, key=None) as shop, pytest.raises(errors.Unauthorized, match=asks) as caught:
         at.send_events(shop, lead.assign(nonce="keyless-2"), event_type="lead")
     assert caught.value.partial["status"].tolist() == ["failed"]
     assert "keyless-2" not in served.vendor.world.nonces
@@ -347,7 +348,7 @@ def test_intervals_have_the_labels_and_the_order_of_an_embedded_project(served, 
 
 
 @pytest.mark.parametrize(
-    "variation", [f"limit-{most}-is-{status}" for most in (100, 1000) for status in (400, 413, 504)]
+    "variation", [f"limit-{most}-is-{status}" for most in (100, 1000) for status in (400, 413, 422, 504)]
 )
 def test_pages_become_smaller_until_the_service_takes_them(served, variation):
     with connected(served, variation) as shop:

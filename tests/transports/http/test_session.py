@@ -52,6 +52,21 @@ def test_seconds_of_retry_after_are_waited(shop, service, time):
     assert time.slept == [pytest.approx(12)]
 
 
+@pytest.mark.parametrize(
+    ("status", "headers", "waits"),
+    [
+        (429, {"RateLimit-Reset": "30"}, 30),
+        (429, {"RateLimit-Reset": "30", "Retry-After": "12"}, 12),
+        (429, {"RateLimit-Reset": "1764500000"}, 0.5),
+        (503, {"RateLimit-Reset": "30"}, 0.5),
+    ],
+)
+def test_a_rate_limit_without_retry_after_is_waited_for(shop, service, time, status, headers, waits):
+    service.script = [Reply(status, TOO_MANY, headers), EMPTY]
+    assert search(shop) == 0
+    assert time.slept == [pytest.approx(waits)]
+
+
 @pytest.mark.parametrize("waits", ["121", "86400", "999999999999999999"])
 def test_nobody_waits_longer_than_a_request_is_tried(shop, service, time, waits):
     service.script = [Reply(429, TOO_MANY, {"Retry-After": waits, "X-Request-Id": "r-1"})]

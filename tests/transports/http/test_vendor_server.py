@@ -491,7 +491,7 @@ def test_pages_vary(start):
     service = start("page-cap-7")
     assert service.post("/interactions/search", limit=50).json()["count"] == 7
     assert service.get("/trashed-events", limit=50).json()["count"] <= 7
-    for status in (400, 413, 504):
+    for status in (400, 413, 422, 504):
         service = start(f"limit-100-is-{status}")
         refused = service.post("/interactions/search", limit=101)
         assert (refused.status_code, "100" in refused.json()["message"]) == (status, True)
@@ -560,6 +560,8 @@ def test_json_and_empty_lists_vary(start):
         found = service.get(user).json()
         assert {key: found[key] for key in found.keys() & {"data", "total"}} == {"total": 0} | page
         assert service.get(hits).json() is None
+    service = start("nothing-none")
+    assert [service.get(path).status_code for path in (user, hits)] == [204, 204]
     service = start("bare-metrics")
     metric = next(iter(service.vendor.world.metrics.values()))
     assert type(service.get(f"/users/{metric['~userId']}/metrics").json()) is list

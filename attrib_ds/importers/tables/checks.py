@@ -8,34 +8,39 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import contract, display, errors, sql_results
-from attrib_ds.importers import columns, formats, own_table
+from attrib_ds.importers import columns, formats
 from attrib_ds.importers.content import evidence, files, rows
+from attrib_ds.importers.tables.candidates import candidates
+from attrib_ds.importers.tables.dates import instant_of_changes
+from attrib_ds.importers.tables.nodes import find_node
+from attrib_ds.importers.tables.own_table import OwnTable
+from attrib_ds.importers.tables.refunds import BELOW
+from attrib_ds.importers.tables.roles import find_column, rows_of_kind
+from attrib_ds.importers.tables.table import ten
+from attrib_ds.importers.tables.values import NO_AMOUNT, refund_columns
 from attrib_ds.queries import page_views
 from attrib_ds.records import person_ids, sources
 from attrib_ds.records.frames import FrameOrPath
 
 _MOSTLY: Final = 0.9
-#: Amounts below zero.
-_BELOW: Final = r"^\W*[-−–].*\d|^\(|\d\s*-\s*$"
 
 
-def views_of(table: own_table.OwnTable, page: str) -> str:
+def views_of(table: OwnTable, page: str) -> str:
     """Return SQL for the rows that are the first view of a page in a visit."""
     contract.build(contract.OPERATIONS["page_conversions"], project_id="journeys", conversion_page=page)
-    column = table.find("page", {}, required=False)
+    column = find_column(table, "page", {}, required=False)
     if column is None:
         raise errors.InvalidRequest(
-            f"conversion_page: {table.name} has no column of pages; columns: "
-            f"{own_table.ten(table.source.columns)}"
+            f"conversion_page: {table.name} has no column of pages; columns: {ten(table.source.columns)}"
         )
-    word, row = table.source.word(column), sources.quoted(sources.ROW)
+    word, row = table.word(column), sources.quoted(sources.ROW)
     path = page_views.page_of(
         word, lambda text, *rule: f"regexp_replace({text}, '{rule[0]}', '{rule[1]}', 'g')"
     )
     wanted = sources.literal(page_views.pattern_of(page))
     visit = formats.matching("" if table.format is None else table.format.visit, table.source.columns)
     group = ", ".join(map(sources.quoted, visit)) or row
-    views = f"FROM {table.source.relation} WHERE regexp_matches({path}, {wanted})"
+    views = f"FROM {table.relation} WHERE regexp_matches({path}, {wanted})"
     rows = f"SELECT min({row}) {views} GROUP BY {group}"
     ((count,),) = table.connection.execute(f"SELECT count(*) FROM ({rows})").fetchall()
     kind = "visits with a view of" if visit else "views of"
@@ -44,18 +49,20 @@ def views_of(table: own_table.OwnTable, page: str) -> str:
     return f"{row} IN ({rows})"
 
 
-def purchases_in(table: own_table.OwnTable, named: Mapping[str, columns.Named]) -> str | None:
+def purchases_in(table: OwnTable, named: Mapping[str, columns.Named]) -> str | None:
     """Return SQL for the rows that are events of purchases, unless a flag tells which are conversions."""
-    return None if "flag" in named or table.common("flag") else table.rows_of_kind(evidence.WORDS["purchase"])
+    return (
+        None
+        if "flag" in named or candidates(table, "flag")
+        else rows_of_kind(table, evidence.WORDS["purchase"])
+    )
 
 
-def without_purchases(table: own_table.OwnTable) -> errors.InvalidRequest:
+def without_purchases(table: OwnTable) -> errors.InvalidRequest:
     """Return the error for page views without an event of a purchase, with the names of the events."""
     kinds = list(filter(table.is_filled, table.with_names(columns.COMMON_NAMES["kind"])))
-    names: list[str | None] = (
-        [] if not kinds else table.scalar(f"list(DISTINCT {table.source.word(kinds[0])})")
-    )
-    listed = own_table.ten(sorted(filter(None, names)))
+    names: list[str | None] = [] if not kinds else table.scalar(f"list(DISTINCT {table.word(kinds[0])})")
+    listed = ten(sorted(filter(None, names)))
     seen = f"; names of events: {listed}" if listed else ""
     return errors.InvalidRequest(
         f"conversions: {table.name} has page views and no event named purchase or order completed"
@@ -64,18 +71,18 @@ def without_purchases(table: own_table.OwnTable) -> errors.InvalidRequest:
     )
 
 
-def say_repeating(table: own_table.OwnTable) -> None:
+def say_repeating(table: OwnTable) -> None:
     """Say which columns that may have ids are not used, since their values repeat."""
-    kept = table.common("conversion")
+    kept = candidates(table, "conversion")
     ids = table.with_names([*columns.COMMON_NAMES["conversion"], "opportunity_name", "deal_name"])
     names = [name for name in ids if name not in kept and table.is_filled(name)]
     if names:
-        table.say(f"rows count without an id, as {own_table.ten(names)} repeats")
+        table.say(f"rows count without an id, as {ten(names)} repeats")
 
 
-def warn_of_copies(table: own_table.OwnTable) -> None:
+def warn_of_copies(table: OwnTable) -> None:
     """Warn if every row occurs more than once, as in a file that was exported or pasted twice."""
-    rows = f"SELECT * EXCLUDE ({sources.quoted(sources.ROW)}) FROM {table.source.relation}"
+    rows = f"SELECT * EXCLUDE ({sources.quoted(sources.ROW)}) FROM {table.relation}"
     ((least, distinct, once),) = table.connection.execute(
         "SELECT min(n) FILTER (n > 1), count(*) FILTER (n > 1), count(*) FILTER (n = 1) FROM "
         f"(SELECT count(*) AS n FROM ({rows}) AS each GROUP BY hash(each))"
@@ -89,7 +96,7 @@ def warn_of_copies(table: own_table.OwnTable) -> None:
         )
 
 
-def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
+def warn_of_negative(table: OwnTable, events: pa.Table) -> None:
     """Warn of refunds above the value of their row."""
     count = pc.sum(pc.less(events["value"], 0)).as_py() if "value" in events.column_names else 0
     if count:
@@ -101,7 +108,7 @@ def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
         )
 
 
-def warn_of_nothing(table: own_table.OwnTable, events: pa.Table) -> None:
+def warn_of_nothing(table: OwnTable, events: pa.Table) -> None:
     """Warn if nearly all conversions have no amount or one of zero."""
     if "value" not in events.column_names or not events.num_rows:
         return
@@ -117,10 +124,10 @@ def warn_of_nothing(table: own_table.OwnTable, events: pa.Table) -> None:
         )
 
 
-def check_rounded_ids(table: own_table.OwnTable) -> None:
+def check_rounded_ids(table: OwnTable) -> None:
     """Warn of ids that a spreadsheet has rounded, such as 1.23E+12; refuse those beyond 2^53."""
     for column in filter(None, map(table.columns.get, ("user", "device", "conversion", "touch"))):
-        word = table.source.word(str(column))
+        word = table.word(str(column))
         is_rounded = f"regexp_matches({word}, '{person_ids.ROUNDED}')"
         if count := table.scalar(f"count(*) FILTER ({is_rounded})"):
             if lost := table.scalar(f"min({word}) FILTER (regexp_matches({word}, '{person_ids.LOST}'))"):
@@ -157,15 +164,15 @@ def together(
 
 
 def count_rows(
-    table: own_table.OwnTable, identity: str | None, value: str | None, own: Mapping[str, bool]
+    table: OwnTable, identity: str | None, value: str | None, own: Mapping[str, bool]
 ) -> rows.Counted:
     """Return which rows of conversions count, and say it; states of one record become its latest."""
     counted = rows.Counted()
-    refunds = table.refunds()
+    refunds = refund_columns(table)
     read = rows.Rows(table.connection, table.source, [name for name in (identity, value) if name])
     total = table.source.rows
     read.by_kind(counted, has_values=value is not None)
-    at = table.instant_of_changes()
+    at = instant_of_changes(table)
     if identity is not None and (query := read.latest_states(identity, counted, refunds, at)) is not None:
         table.source = read.source = sources.selected(table.connection, table.source, query)
         if at:
@@ -195,76 +202,22 @@ def count_rows(
     return counted
 
 
-def _spared(table: own_table.OwnTable, value: str, refunds: Sequence[str], kind: str) -> str:
+def _spared(table: OwnTable, value: str, refunds: Sequence[str], kind: str) -> str:
     """Return SQL for rows that are refunds, and for those refunded in part."""
-    amount = table.source.word(value)
-    conditions = [f"regexp_matches({amount}, '{_BELOW}')", *([f"({kind}) = 'refund'"] if kind else [])]
-    for refunded in map(table.source.word, refunds[:1]):
+    amount = table.word(value)
+    conditions = [f"regexp_matches({amount}, '{BELOW}')", *([f"({kind}) = 'refund'"] if kind else [])]
+    for refunded in map(table.word, refunds[:1]):
         digits, whole = (rf"regexp_replace({each}, '[.,]00?\D*$|\D', '', 'g')" for each in (refunded, amount))
         conditions.append(f"regexp_matches({refunded}, '[1-9]') AND {digits} <> {whole}")
     return " OR ".join(f"({each})" for each in conditions)
 
 
-def shared_with_refunds(table: own_table.OwnTable, identity: str, value: str | None) -> str:
-    """Return the column of ids that refunds in rows of their own share with their sales."""
-    others = [name for name in table.common("conversion") if name != identity and table.is_filled(name)]
-    kinds = rows.Rows(table.connection, table.source, []).classes("kind")[:1]
-    if not others or not (kinds or value):
-        return identity
-    back = [word for _, of in kinds for word, kind in of.items() if kind in {"refund", "void"}]
-    signs = [f"regexp_matches({table.source.word(value)}, '{_BELOW}')"] if value else []
-    words = ", ".join(map(sources.literal, back)) or "NULL"
-    is_back = " OR ".join([*signs, *(f"{table.source.word(column)} IN ({words})" for column, _ in kinds)])
-    shares = {}
-    for name in (identity, *others):
-        word = table.source.word(name)
-        sold = (
-            f"SELECT {word} FROM {table.source.relation} WHERE ({is_back}) IS NOT TRUE AND {word} IS NOT NULL"
-        )
-        shares[name] = table.scalar(f"coalesce(avg(CAST({word} IN ({sold}) AS INT)) FILTER ({is_back}), 0)")
-    best = max(shares, key=lambda name: shares[name])
-    return best if shares[identity] < 1 - _MOSTLY and shares[best] >= _MOSTLY else identity
-
-
-def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool) -> pa.Table:
-    """Return conversions less the refunds in rows of their own, and say what was done."""
-    has_kinds = "kind" in events.column_names
-    # A value that is below zero once its refund is subtracted is not a refund itself.
-    if not has_kinds and (table.less or not pc.any(pc.less(events["value"], 0)).as_py()):
-        return events
-    has_ids = "conversion" in events.column_names
-    if not has_ids:
-        events = events.append_column("conversion", pc.cast(events["row"], pa.string()))
-    table.connection.register("payments", events)
-    people = [name for name in ("user", "device") if name in events.column_names]
-    same = " OR ".join(f'back."{name}" = sold."{name}"' for name in people) or "false"
-    alike = (
-        "back.currency IS NOT DISTINCT FROM sold.currency" if "currency" in events.column_names else "true"
-    )
-    query = rows.with_sales("payments", f"({same}) AND {alike}", has_kinds=has_kinds)
-    table.connection.register("payments", sql_results.read_arrow(table.connection, query))
-    query, fates = rows.netted("payments", has_kinds=has_kinds, adds_up=adds_up)
-    back, lost, double, void = table.connection.execute(fates).fetchall()[0]
-    if not (has_kinds or back or lost):
-        return events
-    said = [
-        (back, "refunds", "subtracted"),
-        (lost, "refunds", "without a sale left out"),
-        (double, "authorizations", "beside a payment left out"),
-        (void, "conversions", "taken back"),
-    ]
-    if notes := ", ".join(f"{display.counted(count, noun)} {fate}" for count, noun, fate in said if count):
-        table.say(notes)
-    net = sql_results.read_arrow(table.connection, query)
-    return net.drop_columns([*(["kind"] if has_kinds else []), *([] if has_ids else ["conversion"])])
-
-
-def check_swapped(touchpoints: own_table.OwnTable, conversions: own_table.OwnTable) -> None:
+def check_swapped(touchpoints: OwnTable, conversions: OwnTable) -> None:
     """Refuse touchpoints that look like conversions beside conversions that look like touchpoints."""
     tables = (touchpoints, conversions)
-    node, own = (table.find_node({}, required=False) for table in (conversions, touchpoints))
+    node, own = (find_node(table, {}, required=False) for table in (conversions, touchpoints))
     ids, values = (
-        [list(filter(table.is_filled, table.common(role)))[:1] for table in tables]
+        [list(filter(table.is_filled, candidates(table, role)))[:1] for table in tables]
         for role in ("conversion", "value")
     )
     # Touchpoints may have ids of their own.
@@ -277,13 +230,13 @@ def check_swapped(touchpoints: own_table.OwnTable, conversions: own_table.OwnTab
         )
 
 
-def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: str | None) -> None:
+def leave_out_lines(table: OwnTable, value: str | None, conversion: str | None) -> None:
     """Leave out rows without an amount beside one of the same conversion with it: they are its lines."""
     if conversion is None or value is None:
         return
-    identity, amount = table.source.word(conversion), table.source.word(value)
-    is_line = f"{identity} IN (SELECT {identity} FROM {table.source.relation} WHERE {amount} IS NOT NULL)"
-    query = f"FROM {table.source.relation} WHERE {amount} IS NOT NULL OR ({is_line}) IS NOT TRUE"
+    identity, amount = table.word(conversion), table.word(value)
+    is_line = f"{identity} IN (SELECT {identity} FROM {table.relation} WHERE {amount} IS NOT NULL)"
+    query = f"FROM {table.relation} WHERE {amount} IS NOT NULL OR ({is_line}) IS NOT TRUE"
     ((count,),) = table.connection.execute(f"SELECT count(*) {query}").fetchall()
     if count < table.source.rows:
         conversions = display.counted(count, "conversions")
@@ -294,7 +247,7 @@ def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: st
         table.source = sources.selected(table.connection, table.source, f"SELECT * {query}")
 
 
-def once_each(table: own_table.OwnTable, events: pa.Table) -> tuple[pa.Table, bool]:
+def once_each(table: OwnTable, events: pa.Table) -> tuple[pa.Table, bool]:
     """Return conversions in one row each, and whether their rows are lines that are to be added up.
 
     Rows that are equal in all columns count once. Rows that agree in all that is read, and differ in a column
@@ -305,8 +258,8 @@ def once_each(table: own_table.OwnTable, events: pa.Table) -> tuple[pa.Table, bo
     if not has_both or pc.count_distinct(events["conversion"]).as_py() == events.num_rows:
         return events, False
     table.connection.register("items", events)
-    used, quoted = table.used(), sources.quoted
-    others = [each for each in table.profile.values() if each.name not in used and each.filled]
+    quoted = sources.quoted
+    others = [each for each in table.unused() if each.filled]
     prices = [
         each.name
         for each in others
@@ -318,11 +271,9 @@ def once_each(table: own_table.OwnTable, events: pa.Table) -> tuple[pa.Table, bo
         if each.name not in {*prices, *table.counted}
         and not any(map(each.holds, ("instant", "flag", "currency")))
     ]
-    words = "".join(f", {table.source.word(name)} AS {quoted(f'of {name}')}" for name in (*prices, *products))
+    words = "".join(f", {table.word(name)} AS {quoted(f'of {name}')}" for name in (*prices, *products))
     whole = ", ".join(map(table.source.text, table.source.columns))
-    lines = (
-        f"SELECT {quoted(sources.ROW)} AS line, hash({whole}) AS whole{words} FROM {table.source.relation}"
-    )
+    lines = f"SELECT {quoted(sources.ROW)} AS line, hash({whole}) AS whole{words} FROM {table.relation}"
     same = [name for name in ("user", "device", "currency") if name in events.column_names]
     apart = " OR ".join(f"count(DISTINCT {quoted(name)}) > 1" for name in same) or "false"
     have_prices, have_products = (
@@ -372,19 +323,16 @@ def once_each(table: own_table.OwnTable, events: pa.Table) -> tuple[pa.Table, bo
     return sql_results.read_arrow(table.connection, kept), False
 
 
-def warn_of_amounts(table: own_table.OwnTable) -> None:
+def warn_of_amounts(table: OwnTable) -> None:
     """Warn if no column of values is known and columns of numbers are left."""
-    used = table.used()
     left = [
         each.name
-        for each in table.profile.values()
-        if each.name not in used
-        and each.holds("amount")
-        and not own_table.NO_AMOUNT.match(each.name.casefold())
+        for each in table.unused()
+        if each.holds("amount") and not NO_AMOUNT.match(each.name.casefold())
     ]
     if left:
         errors.warn(
             f"no column of {table.name} was recognized as the value, so conversions have no value; "
-            f"columns of numbers: {own_table.ten(left)}. Name the value with "
+            f"columns of numbers: {ten(left)}. Name the value with "
             f"reading=Reading(columns={{'value': {left[0]!r}}})"
         )

@@ -1,0 +1,274 @@
+"""Columns of nodes: channels, sources with their campaigns, or pages with their referrers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from attrib_ds import errors
+from attrib_ds.importers.columns import COMMON_NAMES, Named, folded, names_of
+from attrib_ds.importers.content import evidence
+from attrib_ds.importers.tables.candidates import candidates
+from attrib_ds.importers.tables.own_table import OwnTable
+from attrib_ds.importers.tables.roles import checked, find_column, rows_of_kind, take_word
+from attrib_ds.records import export_tables, sources
+from attrib_ds.traffic.channel_rules import COLUMN_NAMES
+from attrib_ds.traffic.sources import CLICK_IDS
+
+#: Columns that make a node together, by the level that they name.
+LEVEL_NAMES: Final[dict[str, Sequence[str]]] = {
+    level: COLUMN_NAMES.get(level) or COMMON_NAMES[level]
+    for level in ("source", "medium", "campaign", "adset", "ad", "keyword")
+}
+_LEVELS: Final = {folded(name): level for level, names in LEVEL_NAMES.items() for name in names}
+#: Names, folded, of columns with the first page of a visit, whose rows are not page views.
+_OF_VISITS: Final = {"landingpage", "firstpage", "entrypage"}
+_HALF: Final = 0.5
+#: Words before a source or channel that is not one of visits.
+_OTHER_SOURCES: Final = frozenset(["data", "event", "file", "import", "payment", "record", "sales"])
+
+
+def find_node(
+    table: OwnTable, named: Mapping[str, Named], *, required: bool = True, called: str = "node"
+) -> list[str]:
+    """Return the columns of a node: those named, one of nodes, those of a source, or one of its parts."""
+    given = named.get("node")
+    if given is not None:
+        table.levels.clear()
+        columns = names_of(given)
+        if not 1 <= len(columns) <= len(LEVEL_NAMES) or len(set(columns)) < len(columns):
+            raise errors.InvalidRequest(
+                f"node: {given!r} is not allowed; allowed: one column, or up to {len(LEVEL_NAMES)} "
+                "different ones from the highest level down"
+            )
+        return [checked(table, "node", column, called) for column in columns]
+    if table.format is not None and isinstance(table.format.roles.get("node"), list):
+        return table.in_format("node")
+    of_nodes = candidates(table, "node")
+    filled = list(filter(table.is_filled, of_nodes))
+    if filled:
+        return [*filled[:1], *_campaigns_of(table, filled[0])]
+    of_levels = [table.with_names(LEVEL_NAMES[level]) for level in ("source", "medium", "campaign")]
+    parts = [column for columns in of_levels for column in list(filter(table.is_filled, columns))[:1]]
+    if not of_nodes and (len(parts) < len(LEVEL_NAMES) or table.levels):
+        by_content = _levels_by_content(table)
+        if len(by_content) > len(parts):
+            return by_content
+    present = [column for columns in of_levels for column in columns[:1]]
+    has_referrer = any(map(table.is_filled, table.with_names(COLUMN_NAMES["referrer"])))
+    if len(parts) < 2 and len(present) > 1 and has_referrer:
+        # Visits without a campaign come from their referrer.
+        parts = present
+    if len(parts) > 1:
+        return parts
+    # A campaign alone is a node of visits, but not of spend, which has the path to it.
+    alone = parts if table.argument == "touchpoints" else []
+    found = table.best([*candidates(table, "part_of_node"), *of_nodes, *alone])
+    found = found or find_column(table, "node", named, required=required, called=called)
+    return [] if found is None else [found]
+
+
+def _campaigns_of(table: OwnTable, channel: str) -> list[str]:
+    """Return the column of campaigns beside one of marketing channels, if no other levels are there."""
+    others = [*table.with_names(LEVEL_NAMES["source"]), *table.with_names(LEVEL_NAMES["medium"])]
+    if evidence.weight("node", channel) <= 0 or any(map(table.is_filled, others)):
+        return []
+    named = [name for name in table.source.columns if evidence.names_level("campaign", name)]
+    return list(filter(table.is_filled, [*table.with_names(LEVEL_NAMES["campaign"]), *named]))[:1]
+
+
+def _levels_by_content(table: OwnTable) -> list[str]:
+    """Return the columns of a node by less common names and by the words in them, from the root down."""
+    columns = [each for each in table.profile.values() if each.filled and not each.holds("instant")]
+    channel = [each.name for each in columns if evidence.names_level("node", each.name)]
+    if channel:
+        return [*channel[:1], *_campaigns_of(table, channel[0])]
+    levels = ("source", "medium", "campaign")
+    by_name = {
+        level: [name for name in table.with_names(LEVEL_NAMES[level]) if table.is_filled(name)]
+        or [each.name for each in columns if evidence.names_level(level, each.name)]
+        for level in levels
+    }
+    if not any(by_name.values()):
+        by_name = {
+            level: [each.name for each in columns if each.shares.get(level, 0) > _HALF] for level in levels
+        }
+        free = [each for each in columns if each.name not in table.used()]
+        rest = [each.name for each in free if each.shares["source"] == 0 and _may_be_campaign(each)]
+        if len(rest) == 1 and by_name["source"] and not by_name["campaign"]:
+            by_name["campaign"] = rest
+    if not any(by_name.values()):
+        # Such as the source of an enquiry.
+        ends = {
+            each.name: words[-1]
+            for each in columns
+            if each.distinct > 1 and not each.holds("runtime") and not each.holds("amount")
+            if len(words := evidence.words_of(each.name)) > 1 and not _OTHER_SOURCES & {*words}
+        }
+        for name in [name for name, word in ends.items() if evidence.names_level("node", word)][:1]:
+            return [name, *_campaigns_of(table, name)]
+        by_name = {
+            level: [name for name, word in ends.items() if evidence.names_level(level, word)]
+            for level in levels
+        }
+    if not any(by_name.values()):
+        # Such as the answers to how someone heard of a shop, or names of links and codes.
+        points = {
+            each.name: [evidence.weight(role, each.name) for role in ("question", "link", "placement")]
+            for each in columns
+            if not each.holds("amount")
+        }
+        best = max(points, key=lambda name: points[name], default=None)
+        return [best] if best is not None and any(points[best]) else []
+    for level in levels[:2]:
+        # Such as a medium under a name that is not known.
+        by_name[level] = by_name[level] or [
+            each.name
+            for each in columns
+            if each.shares[level] > _HALF and each.name not in by_name["campaign"]
+        ]
+    if by_name["source"] and by_name["campaign"] and not by_name["medium"]:
+        # A word between a source and a campaign is the level between them.
+        at = sorted(table.source.columns.index(by_name[level][0]) for level in ("source", "campaign"))
+        inside = table.source.columns[at[0] + 1 : at[1]]
+        by_name["medium"] = [
+            name for name in inside if len(inside) == 1 and _may_be_campaign(table.profile[name])
+        ]
+    found: list[str] = []
+    for level in levels:
+        for name in [name for name in by_name[level] if name not in found][:1]:
+            found.append(name)
+            table.levels[name] = level
+    if [table.levels[name] for name in found] == ["source"]:
+        # Networks without campaigns have publishers and their placements.
+        found += [
+            each.name
+            for each in columns
+            if each.name not in found
+            and evidence.weight("placement", each.name) > 0
+            and not each.holds("amount")
+        ]
+    return found
+
+
+def split_pairs(table: OwnTable) -> None:
+    """Make two columns of one with a source and a medium, such as ``google / cpc``, beside a campaign."""
+    pairs = [each.name for each in table.profile.values() if each.holds("pair")]
+    parts = [*table.with_names(LEVEL_NAMES["source"]), *table.with_names(LEVEL_NAMES["medium"])]
+    if len(pairs) != 1 or parts or candidates(table, "node") == pairs or table.format is not None:
+        return
+    word = table.word(pairs[0])
+    halves = f"split_part({word}, ' / ', 1) AS source, split_part({word}, ' / ', 2) AS medium"
+    query = f"SELECT * EXCLUDE ({sources.quoted(pairs[0])}), {halves} FROM {table.relation}"
+    table.replace_rows(query)
+    table.say(f"{pairs[0]} read as source and medium")
+
+
+def find_views(table: OwnTable, named: Mapping[str, Named]) -> tuple[str, str | None] | None:
+    """Return the columns of the page and of the referrer in a table of page views; None of others.
+
+    Paths of pages are views if the referrers are addresses, or an event in the rows says so.
+    """
+    if table.format is not None:
+        own = [table.in_format(role) for role in ("page", "referrer")]
+        return (own[0][0], next(iter(own[1]), None)) if table.format.views else None
+    if "node" in named or any(map(table.is_filled, candidates(table, "node"))):
+        return None
+    addresses = [each.name for each in table.profile.values() if each.shares["address"] > _HALF]
+    referrers = table.with_names(COLUMN_NAMES["referrer"])
+    pages = [name for name in table.with_names(COMMON_NAMES["page"]) if name not in referrers]
+    page = next((name for name in pages if name in addresses), None)
+    others = [name for name in addresses if name not in {page, *pages}]
+    referrer = next((name for name in [*referrers, *others] if table.is_filled(name)), None)
+    paths = [name for name in pages if table.profile[name].shares["path"] > _HALF]
+    are_views = bool(paths) and (
+        referrer in addresses or rows_of_kind(table, evidence.WORDS["view"]) is not None
+    )
+    page = page or (paths[0] if are_views else None)
+    # Addresses with parameters of campaigns tell where visits come from, better than words alone do.
+    tagged = [each.name for each in table.profile.values() if each.shares["tagged"]]
+    are_better = any(table.profile[name].shares["tagged"] > _HALF for name in tagged) and not any(
+        evidence.names_level(level, name) for level in LEVEL_NAMES for name in table.source.columns
+    )
+    has_parts = any(name not in referrers for name in candidates(table, "part_of_node"))
+    if page is None and not has_parts and (are_better or not _levels_by_content(table)):
+        page = min(tagged, key=lambda name: name not in addresses, default=None)
+        referrer = referrer if page and (page not in addresses or referrer in referrers) else None
+        if page is not None and page not in addresses:
+            # Parameters without an address, as in the logs of servers.
+            word, column = table.word(page), sources.quoted(page)
+            query = f"CASE WHEN {word}[1] NOT IN ('/', '?') THEN '/?' ELSE '' END || {word} AS {column}"
+            table.replace_rows(f"SELECT * REPLACE ({query}) FROM {table.relation}")
+    others = [*CLICK_IDS, *(name for names in LEVEL_NAMES.values() for name in names)]
+    if page is not None and referrer is None and not tagged and not table.with_names(others):
+        # Pages alone tell nothing of where visits come from; words beside them may.
+        may_tell = any(
+            _may_be_campaign(each) or evidence.names_level("campaign", each.name)
+            for each in table.profile.values()
+            if each.name != page
+        )
+        page = None if may_tell and rows_of_kind(table, evidence.WORDS["view"]) is None else page
+    is_of_visits = page is not None and folded(page) in _OF_VISITS and bool(candidates(table, "part_of_node"))
+    return None if page is None or is_of_visits else (page, referrer)
+
+
+def take_node(table: OwnTable, columns: Sequence[str]) -> None:
+    """Select the columns of a node, as the fields of a traffic source that they name."""
+    if len(columns) == 1:
+        take_word(table, "node", columns[0])
+        return
+    table.columns["node"] = list(columns)
+    levels = [table.levels.get(column) or level_of(column) for column in columns]
+    words = [table.word(column) for column in columns]
+    if None in levels or len(set(levels)) < len(levels):
+        # The names of a user's own levels.
+        table.select["levels"] = f"CAST(to_json([{', '.join(words)}]) AS VARCHAR)"
+        return
+    table.select |= {str(level): word for level, word in zip(levels, words, strict=True)}
+    for referrer in table.with_names(COLUMN_NAMES["referrer"])[:1]:
+        table.columns["referrer"] = referrer
+        table.select["referrer"] = table.word(referrer)
+
+
+def take_views(table: OwnTable, page: str, referrer: str | None) -> None:
+    """Select what of page views tells where their visit came from."""
+    words = {
+        level: table.word(column)
+        for level, names in LEVEL_NAMES.items()
+        for column in list(filter(table.is_filled, table.with_names(names)))[:1]
+    }
+    clicks = {name: table.word(column) for name in CLICK_IDS for column in table.with_names([name])}
+    table.columns |= {"page": page} if referrer is None else {"page": page, "referrer": referrer}
+    table.select |= {level: words.get(level, "CAST(NULL AS VARCHAR)") for level in LEVEL_NAMES}
+    table.select |= {
+        "landing": export_tables.with_parameters(f"coalesce({table.word(page)}, '')", clicks),
+        "came_from": "CAST(NULL AS VARCHAR)" if referrer is None else table.word(referrer),
+        "is_derived": f"{words.get('campaign', 'NULL')} IS NULL AND "
+        f"coalesce(lower({words.get('medium', 'NULL')}) IN ('organic', 'referral', '(none)'), false)",
+    }
+
+
+def warn_of_unused(table: OwnTable) -> None:
+    """Warn of words that may tell where visits come from, beside a campaign alone or unknown names."""
+    node = table.columns.get("node", [])
+    levels = [level_of(name) for name in names_of(node)]
+    unused = [
+        each.name
+        for each in table.unused()
+        if evidence.weight("user", each.name) <= 0
+        and (each.holds("medium") or each.holds("source") or _may_be_campaign(each))
+    ]
+    if table.format is None and unused and (table.levels or levels == ["campaign"]):
+        errors.warn(
+            f"{table.argument}: {table.name} has columns that are not used: {', '.join(unused)}; "
+            "if they tell where visits come from, name them with reading=Reading(columns={'node': [...]})"
+        )
+
+
+def level_of(column: str) -> str | None:
+    """Return the level of a node that a column names, or None."""
+    return _LEVELS.get(folded(column))
+
+
+def _may_be_campaign(values: evidence.Column) -> bool:
+    """Return whether a column has words that several rows share, and nothing that is known."""
+    kinds = [kind for kind in evidence.KINDS if kind not in {"float", "long"}]
+    return 1 < values.distinct < values.filled and not any(map(values.holds, kinds))

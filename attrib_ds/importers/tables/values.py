@@ -1,0 +1,267 @@
+"""Columns of amounts, quantities, refunds and currencies, and the SQL of their values."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from attrib_ds import errors
+from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
+from attrib_ds.importers import formats as of_services
+from attrib_ds.importers.columns import COMMON_NAMES, Named, folded
+from attrib_ds.importers.content import evidence, minor_units
+from attrib_ds.importers.tables.candidates import candidates, check_equal
+from attrib_ds.importers.tables.own_table import OwnTable
+from attrib_ds.importers.tables.roles import find_column
+from attrib_ds.records import sources
+
+_CURRENCY: Final = "|".join(["[A-Za-z]{3}", *SIGNS])
+#: Names, folded, of columns with the price of one piece.
+_UNIT_PRICES: Final = {"price", "unitprice", "itemprice", "productprice", "lineitemprice"}
+#: Names of numbers that are not amounts of money.
+NO_AMOUNT: Final = re.compile(
+    r"^(?!.*incl?[^a-z]).*(id|ids|nr|no|number|code|zip|plz|phone|fax|quantity|qty|count|items|year|month|day|hour|lat|lon|sku|age"
+    r"|vat|tax|shipping|discount|rate|percent|time|date|timestamp|units)$|^(.*[^a-z])?ts$"
+)
+
+
+def find_value(table: OwnTable, named: Mapping[str, Named], *, has_own_table: bool) -> str | None:
+    """Return the column of the amounts: by its name, or as the only one with decimals.
+
+    Raises
+    ------
+    InvalidRequest
+        If two columns have decimals and no name tells which is the amount.
+    """
+    column = find_column(table, "value", named, required=False)
+    if column is not None or table.format is not None or not has_own_table:
+        return column
+    found = [
+        name
+        for name in table.amounts.money.sample
+        if table.profile[name].has_decimals
+        and evidence.weight("value", name) == 0
+        and name not in table.amounts.money.totals.taxes
+        and not table.profile[name].holds("float")
+        and not NO_AMOUNT.match(name.casefold())
+    ]
+    if len(found) > 1:
+        check_equal(table, "value", found)
+    return next(iter(found), None)
+
+
+def find_quantity(table: OwnTable, named: Mapping[str, Named], amount: str | None) -> str | None:
+    """Return the column of the quantity that a price is to be multiplied with.
+
+    A named column of values is not multiplied, unless a column of quantities is named too.
+    """
+    if "quantity" in named:
+        return find_column(table, "quantity", named)
+    is_of_piece = folded(amount or "") in _UNIT_PRICES or evidence.weight("unit", amount or "-") > 0
+    if amount is None or "value" in named or not is_of_piece:
+        return None
+    return find_column(table, "quantity", named, required=False)
+
+
+def find_currency(table: OwnTable, named: Mapping[str, Named], amount: str | None) -> str | None:
+    """Return the column of the currency of an amount: ``<amount>_currency`` before other names."""
+    if "currency" in named:
+        return find_column(table, "currency", named)
+    known = candidates(table, "currency")
+    endings = ("currency", "currencycode")
+    if amount is not None and len(evidence.currencies_in(amount)) == 1:
+        return None
+    others = [name for name in table.source.columns if folded(name).endswith(endings) and name not in known]
+    own = [column for column in others if amount and folded(column).startswith(folded(amount))]
+    others += [
+        name
+        for name, values in table.profile.items()
+        if values.holds("currency") and name not in {*known, *others}
+    ]
+    for column in [*own, *known, *others]:
+        # Columns of amounts have similar names.
+        looks = f"bool_and(regexp_full_match({table.word(column)}, '{_CURRENCY}'))"
+        if table.is_filled(column) if column in known else table.scalar(looks):
+            return column
+    return next(iter(known), None)
+
+
+def remaining_columns(table: OwnTable) -> list[str]:
+    """Return the columns of what remains of an amount after refunds."""
+    return [
+        each.name
+        for each in table.profile.values()
+        if each.holds("amount") and evidence.weight("remaining", each.name) > 0
+    ]
+
+
+def refund_columns(table: OwnTable) -> list[str]:
+    """Return the columns of amounts that were given back, unless another one has what remains."""
+    if table.format is not None:
+        return of_services.matching(table.format.less, table.source.columns)
+    names = [
+        *table.with_names(COMMON_NAMES["refund"]),
+        *(name for name in table.source.columns if evidence.weight("refund", name) > 0),
+    ]
+    amounts = [name for name in dict.fromkeys(names) if table.profile[name].holds("amount")]
+    flags = [
+        name
+        for name in amounts
+        if table.scalar(f"coalesce(bool_and({table.word(name)} IN ('0', '1')), true)")
+    ]
+    return [] if remaining_columns(table) else [name for name in amounts if name not in flags]
+
+
+def find_minor_units(table: OwnTable, value: str, currency: str | None, code: str | None) -> None:
+    """Find whether values, and the refunds beside them, are in minor units, and say it."""
+    texts = [name for name in table.source.columns if table.types[name] == "VARCHAR" and name != value]
+    if table.format is not None or not minor_units.tell(table.connection, table.source, value, texts):
+        return
+    unit = sources.literal(code or "") if currency is None else table.word(currency)
+    for column in (value, *refund_columns(table), *remaining_columns(table)):
+        if column == value or minor_units.are_whole(table.connection, table.source, column):
+            table.amounts.minor[column] = minor_units.divisor(unit)
+            table.amounts.divided[column] = "in minor units"
+    table.say(f"{value} is in minor units, such as cents, and divided by 100 (JPY and the like by 1)")
+
+
+def take_number(
+    table: OwnTable,
+    role: str,
+    column: str | None,
+    *,
+    minimum: float | None = None,
+    optional_if: str = "false",
+    default: str = "NULL",
+    is_count: bool = False,
+) -> None:
+    """Select a column of numbers.
+
+    Cells may be empty where the SQL condition ``optional_if`` holds; they are ``default``.
+    """
+    if column is None:
+        return
+    number = table.amounts.number(role, column, is_count=is_count)
+    allowed = f"isfinite({number})" + ("" if minimum is None else f" AND {number} >= {minimum}")
+    complaint = "is not a number" if minimum is None else f"is not a number of at least {minimum:g}"
+    is_left_out = f"({table.word(column)} IS NULL AND {optional_if})"
+    table.columns[role] = column
+    table.select[role] = f"CASE WHEN {is_left_out} THEN {default} WHEN {allowed} THEN {number} END"
+    table.reject(f"NOT {is_left_out} AND ({allowed}) IS DISTINCT FROM true", column, complaint)
+
+
+def take_values(
+    table: OwnTable, named: Mapping[str, Named], value: str | None, code: str | None, *, may_be_minor: bool
+) -> str | None:
+    """Select the values of conversions, less what was given back; return the column of their currency."""
+    quantity, unit = find_quantity(table, named, value), find_currency(table, named, value)
+    know_currencies(table, unit, code)
+    if value is None:
+        return unit
+    if may_be_minor:
+        find_minor_units(table, value, unit, code)
+    if quantity is not None:
+        take_product(table, value, quantity)
+    else:
+        take_number(table, "value", value, optional_if="true")
+    take_rest(table, value)
+    take_less(table, named)
+    return unit
+
+
+def take_product(table: OwnTable, price: str, quantity: str) -> None:
+    """Select prices times quantities as the values; a price without a quantity is rejected."""
+    take_number(table, "value", price, optional_if="true")
+    is_free = f"{table.word(price)} IS NULL"
+    take_number(table, "quantity", quantity, optional_if=is_free, is_count=True)
+    # Prices and quantities are decimal numbers, so that their product is one too.
+    table.select["value"] = f"round(({table.select['value']}) * ({table.select.pop('quantity')}), 6)"
+
+
+def take_rest(table: OwnTable, value: str) -> None:
+    """Take what remains of an amount after refunds, if a column has it, in place of the amount."""
+    if table.format is not None or "value" not in table.select:
+        return
+    words = evidence.words_of(value)
+    of_debit = ["debit" if word == "credit" else word for word in words]
+    for name in table.source.columns if of_debit != words else ():
+        if evidence.words_of(name) == of_debit:
+            debit = table.amounts.number("value", name, is_count=False)
+            table.select["value"] = f"coalesce({table.select['value']}, -({debit}))"
+    for name in remaining_columns(table):
+        rest = table.amounts.number("value", name, is_count=False)
+        # A total is adjusted only where something was given back.
+        given = f"nullif({rest}, 0)" if "adjusted" in evidence.words_of(name) else rest
+        table.select["value"] = f"coalesce({given}, {table.select['value']})"
+        table.less = name
+        break
+
+
+def take_less(table: OwnTable, named: Mapping[str, Named]) -> None:
+    """Subtract the refunds of a named column, or of one that has them, from the values."""
+    found = [name for name in refund_columns(table) if name not in table.columns.values()][:1]
+    if "refund" in named:
+        found = [str(find_column(table, "refund", named))] if named["refund"] else []
+    for column in found if "value" in table.select else ():
+        table.less = column
+        take_number(table, "refund", column, optional_if="true", default="0")
+        table.select["value"] = f"round(({table.select['value']}) - abs({table.select.pop('refund')}), 6)"
+
+
+def know_currencies(table: OwnTable, column: str | None, code: str | None) -> None:
+    """Let amounts be in the currencies of a column, or of a code where it has none."""
+    words = [] if column is None else table.scalar(f"list(DISTINCT {table.word(column)})") or []
+    table.amounts.currencies = {
+        code for code in [*map(code_of, filter(None, words)), code] if code is not None
+    }
+
+
+def take_currency(table: OwnTable, column: str | None, code: str | None) -> None:
+    """Select a column of currencies, required beside spend unless a code stands for missing ones.
+
+    Raises
+    ------
+    InvalidRequest
+        If the name of the column of amounts has two currencies, and nothing tells which it is.
+    """
+    if column is None:
+        amount = table.columns.get("value", table.columns.get("spend"))
+        own, default = None, code and sources.literal(code)
+        if isinstance(amount, str):
+            own = table.amounts.read[amount].currency if amount in table.amounts.read else None
+            if own is None and code is None and _is_american(table, amount):
+                table.say("amounts in $ are read as USD, as dates begin with the month")
+                default = "'USD'"
+            of_name = evidence.currencies_in(amount)
+            if len(of_name) > 1 and not own and not code:
+                either = " or ".join(f"currency={each!r}" for each in of_name)
+                raise errors.InvalidRequest(
+                    f"{table.argument}: the column {amount!r} of {table.name} names two currencies; say "
+                    f"with {either} which its amounts are in",
+                    field="currency",
+                )
+            default = sources.literal(of_name[0]) if len(of_name) == 1 else default
+        if own or default:
+            table.select["currency"] = f"coalesce({own or 'NULL'}, {default or 'NULL'})"
+        return
+    table.columns["currency"] = column
+    word = table.word(column)
+    words = table.scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)") or []
+    codes = {word: known for word in sorted(words) if (known := code_of(word)) is not None}
+    whens = " ".join(
+        f"WHEN {sources.literal(name)} THEN {sources.literal(known)}" for name, known in codes.items()
+    )
+    own = f"CASE {word} {whens} END" if whens else "CAST(NULL AS VARCHAR)"
+    table.select["currency"] = own if code is None else f"coalesce({own}, {sources.literal(code)})"
+    amount = table.select.get("value", table.select.get("spend"))
+    if amount is not None:
+        is_unknown = f"{word} IS NOT NULL AND {own} IS NULL AND {amount} IS NOT NULL"
+        table.reject(is_unknown, column, f"is not {NO_SIGN}")
+        if code is None and "spend" in table.select:
+            table.reject(f"{word} IS NULL AND {amount} IS NOT NULL", column, "is missing")
+
+
+def _is_american(table: OwnTable, amount: str) -> bool:
+    """Return whether amounts have the sign $, and dates begin with the month."""
+    has_sign = f"coalesce(bool_and(starts_with(ltrim({table.word(amount)}, '(-+'), '$')), false)"
+    orders = {each.order for each in table.instants.read.values()} - {None}
+    return orders == {"mdy"} and bool(table.scalar(has_sign))
