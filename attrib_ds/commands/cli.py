@@ -200,7 +200,7 @@ def _add_credits(actions: Actions) -> None:
     own.set_defaults(wrong_usage=own.error)
     _add(
         actions, "app", "serving.app", "open the attribution app in a browser",
-        _option("--port", "port to listen on (default 8866)", type=int, default=8866),
+        _option("--port", "port to listen on (default 8866; 0: a free one)", type=int, default=8866),
         _switch("--no-browser", "print the address instead of opening a browser"),
     )  # fmt: skip
 

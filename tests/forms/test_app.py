@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from attrib_ds.errors import NotSupported, Unavailable
-from attrib_ds.forms.workbench import _check_packages, run_app
+from attrib_ds.forms.workbench import _check_packages, _usable_port, run_app
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,7 @@ def test_a_port_in_use_is_told_before_anything_starts():
         port = taken.getsockname()[1]
         with pytest.raises(Unavailable, match=f"--port: {port} cannot be used .*pass another --port"):
             run_app(port=port, opens_browser=False)
+
+
+def test_port_0_is_a_free_one_that_can_be_told():
+    assert _usable_port(0) > 0

@@ -16,7 +16,7 @@
     : document.querySelector("script[data-project]") || /** @type {any} */ ({});
   /** @type {any} */
   const settings = { ...dataset, ...early };
-  const { project, key, domain, consent, gpc, dnt, link, url = src } = settings;
+  const { project, key, domain, consent, gpc, dnt, link = "", url = src } = settings;
   if (early && "trackerId" in early) {
     if (document.querySelector(`[data-project]:not([data-project="${project}"])`))
       console.warn("attrib: only one data-project counts");
@@ -29,7 +29,7 @@
   // What is counted beside page views, such as "links downloads".
   const counted = new Set((settings.count || "").split(/\s+/));
   // Other domains of the site.
-  const partners = (link || "").toLowerCase().split(/\s+/).filter(Boolean);
+  const partners = link.toLowerCase().split(/\s+/).filter(Boolean);
   const base = new URL(settings.url?.replace(/[/]*$/, "/") || ".", settings.url ? location.href : src).href;
   const isDebugged = "debug" in settings || /(^|\.)localhost$/.test(location.hostname);
   const cookie = "attrib-" + project;
@@ -88,8 +88,9 @@
     } catch {}
   }
 
-  /** @param {string} names of events @param {(event: any) => void} work @param {AddEventListenerOptions} [options] */
-  function on(names, work, options) {
+  /** Hear of events, before the page does. @param {string} names @param {(event: any) => void} work */
+  function on(names, work) {
+    const options = { capture: true, passive: true };
     for (const name of names.split(" ")) addEventListener(name, (event) => safely(() => work(event)), options);
   }
 
@@ -132,13 +133,12 @@
     if (domain !== undefined) return;
     // Another tab may be trying, too.
     const name = cookie + "-test" + id;
-    const isAccepted = /** @param {string} of */ (of) => {
+    home = widening().find((of) => {
       writeCookie("1", 10, of, name);
       const isThere = safely(() => document.cookie.includes(name + "=1"));
       writeCookie("", 0, of, name);
       return isThere;
-    };
-    home = widening().find(isAccepted) || "";
+    }) || "";
   }
 
   /** Remove the cookie of every domain. */
@@ -179,16 +179,16 @@
 
   /** Keep the id that lasts. @param {string} [given] */
   function store(given) {
-    if (isGranted) findHome();
+    // Meanwhile the visitor may have withdrawn consent.
+    if (!isGranted) return;
+    findHome();
     const former = readCookie();
     const found = given || former;
     if (found) id = found;
-    if (isGranted) {
-      // For thirteen months. Safari ends a cookie sooner that a script has written last.
-      // The service sets the cookie itself where it is part of the site.
-      if (!base.startsWith(location.origin + "/") || former !== id) writeCookie(id, 34128000, home);
-      isStored = !!(former || readCookie());
-    }
+    // For thirteen months. Safari ends a cookie sooner that a script has written last.
+    // The service sets the cookie itself where it is part of the site.
+    if (!base.startsWith(location.origin + "/") || former !== id) writeCookie(id, 34128000, home);
+    isStored = !!(former || readCookie());
     if (isStored) {
       if (isDated) safely(takeKept);
       // The page view again, under the id that lasts: the service joins the visit so far to it.
@@ -216,10 +216,10 @@
       calls.abort();
       calls = new AbortController();
       removeCookie();
-      safely(() => shelved().forEach((name) => localStorage.removeItem(name)));
+      safely(() => shelved().forEach((name) => delete localStorage[name]));
     }
     if (isStored) id = newId();
-    isStored = false;
+    isStored = isAsking = false;
     if (forgets) release();
   }
 
@@ -279,12 +279,14 @@
    * @param {string} path below the folder of the script @param {string} id @param {object} content */
   function post(path, id, content) {
     const message = { id, path, content, made: Date.now(), attempts: 0 };
+    // On another page, the visitor may have agreed meanwhile.
+    if (!isDenied && readCookie()) grant();
     onceKnown(() => begin(message));
   }
 
   /** Send what was not sent; events after the answer to the page view, so that both have the times of one clock. */
   function go() {
-    for (const message of waiting) if (!message.attempts && (isDated || message.path === "c")) send(message);
+    for (const message of waiting) if (!message.attempts && (isDated || isEnding || message.path === "c")) send(message);
   }
 
   /** @param {Message} message */
@@ -302,7 +304,6 @@
     look();
     message.attempts += 1;
     message.isLast = isEnding;
-    if (isEnding) keep(message);
     const { path } = message;
     fetch(base + path, {
       method: "POST",
@@ -317,10 +318,10 @@
       .then(async (response) => {
         // Chromium counts an answer that nobody reads as under way.
         const text = await response.text();
-        const { status, headers } = response;
+        const { status, headers, ok } = response;
         if (status === 429 || status >= 500) retry(message, headers.get("Retry-After"));
         else finish(message, text);
-        if (isDebugged && !response.ok) console.warn("attrib:", message.content, text);
+        if (isDebugged && !ok) console.warn("attrib:", message.content, text);
       })
       .catch(() => retry(message));
   }
@@ -342,7 +343,7 @@
   function finish(message, text) {
     waiting.delete(message);
     clearTimeout(message.timer);
-    if (message.isKept) safely(() => localStorage.removeItem(shelf + message.id));
+    if (message.isKept) safely(() => delete localStorage[shelf + message.id]);
     if (message.path === "c" && clockOffset === undefined) safely(() => ({ clockOffset } = JSON.parse(text)));
     answered(message);
   }
@@ -378,7 +379,7 @@
   function keep(message) {
     message.isKept = isStored;
     safely(() => {
-      if (isStored && shelved().length < 500) localStorage.setItem(shelf + message.id, JSON.stringify({ ...message, attempts: 0 }));
+      if (isStored && shelved().length < 500) localStorage[shelf + message.id] = JSON.stringify({ ...message, attempts: 0 });
     });
   }
 
@@ -386,7 +387,7 @@
   function takeKept() {
     for (const name of shelved()) {
       const message = safely(() => JSON.parse(localStorage[name]));
-      if (!(Date.now() - message?.made < DAY)) localStorage.removeItem(name);
+      if (!(Date.now() - message?.made < DAY)) delete localStorage[name];
       else if (message.made < performance.timeOrigin) waiting.add(message);
     }
   }
@@ -395,12 +396,14 @@
    * @param {boolean} [isOver] whether events under way are lost, too */
   function flush(isOver) {
     isEnding = true;
+    // First of all, since Firefox does not let a page finish whose tab is closed.
+    waiting.forEach(keep);
     for (const message of waiting) if (!message.isLast && (isOver || !message.attempts || message.path === "c")) send(message);
     isEnding = false;
   }
 
   /** Do something once the tracker id is that of the visitor.
-   * @param {() => void} work */
+   * @param {(value?: any) => void} work */
   function onceKnown(work) {
     if (held) held.push(work);
     else work();
@@ -484,9 +487,11 @@
     while (depth < 100 && seen >= depth + 24) note("scroll-depth", { percent: (depth += 25) });
   }
 
-  /** @param {string} url @returns {string} without the value that a link has brought */
+  /** @param {string} url @returns {string} without the value that a link has brought, and without a password */
   function clean(url) {
-    return url.replace(/([?&])_attrib=[^&#]*(&?)/, (_, before, after) => (after ? before : ""));
+    return url
+      .replace(/^(\w+:..)[^/]*@/, "$1")
+      .replace(/([?&])_attrib=[^&#]*(&?)/, (_, before, after) => (after ? before : ""));
   }
 
   /** @param {string | null} address @returns {URL | undefined} one of another domain of the site */
@@ -537,7 +542,8 @@
       link.append(field);
       setTimeout(() => field.remove());
     } else {
-      url.searchParams.set("_attrib", value);
+      // The rest stays as it is written: a signature may cover it.
+      url.search += (url.search && "&") + "_attrib=" + value;
       holder.setAttribute(name, url.href);
       setTimeout(() => holder.setAttribute(name, address));
     }
@@ -548,8 +554,8 @@
     const leads = /** @param {Element | null} link */ (link) =>
       link && partner(link.getAttribute(link.matches("form") ? "action" : "href"));
     const near = /** @param {any} event */ ({ target }) => [linkOf(target), target.closest("form")].some(leads) && prepare();
-    on("pointerover focusin touchstart", near, { capture: true, passive: true });
-    on("click auxclick submit", decorate, { capture: true });
+    on("pointerover focusin touchstart", near);
+    on("click auxclick submit", decorate);
     const find = () => [...document.querySelectorAll("a[href], area[href], form")].some(leads) && prepare();
     find();
     on("load", find);
@@ -557,11 +563,10 @@
 
   /** Count what the page asks for in data-count. */
   function count() {
-    on("click auxclick", countClick, { capture: true });
+    on("click auxclick", countClick);
     // A field may be called id or name.
-    const send = /** @param {any} event */ ({ target: { attributes: named } }) =>
-      note("form-submit", { form: short((named.id || named.name)?.value) });
-    if (counted.has("forms")) on("submit", send, { capture: true });
+    if (counted.has("forms"))
+      on("submit", ({ target: { attributes: named } }) => note("form-submit", { form: short((named.id || named.name)?.value) }));
     if (counted.has("scroll")) on("scroll", countScroll);
     if (counted.has("missing") && opened.responseStatus === 404)
       note("page-not-found", { referrer: short(document.referrer) });
@@ -576,7 +581,7 @@
     });
     safely(listen);
     on("load", listen);
-    if (isGranted || (!isDenied && readCookie())) grant();
+    if (isGranted) grant();
     // A page may have changed its URL before the script was loaded: the one that was opened has the campaign.
     show(opened.name && clean(opened.name));
     showReplaced();
@@ -594,15 +599,18 @@
     window.navigation?.addEventListener("currententrychange", turn);
     // Phones end hidden pages without a word.
     on("pagehide visibilitychange", ({ type }) => {
-      if (type !== "pagehide" && !document.hidden) return;
+      if (isEnding || (type !== "pagehide" && !document.hidden)) return;
       isEnding = true;
       settle();
       flush(true);
+      // The page may send more when it hears that it ends.
+      isEnding = type === "pagehide";
     });
     // What the visitor chooses in other tabs.
     if (channel) channel.onmessage = ({ data }) => safely(() => (data ? isDenied || grant(true) : deny(true)));
     on("pageshow", ({ persisted }) => {
       // The browser shows a page again that it had kept.
+      isEnding = false;
       if (persisted) {
         shown = "";
         show();
@@ -622,8 +630,10 @@
     event: (type, data = {}, options = {}) =>
       safely(() => {
         const { nonce = newId(), date } = options;
-        // A copy: the page may change its data while the event waits.
-        const copy = JSON.parse(JSON.stringify({ eventType: type, nonce, data, eventDate: date }));
+        // A copy: the page may change its data while the event waits, and may cut a text within an emoji.
+        const copy = JSON.parse(
+          JSON.stringify({ eventType: type, nonce, data, eventDate: date }, (_, text) => text?.toWellFormed?.() ?? text),
+        );
         const path = "api/v1/events" + (isDebugged ? "/sync" : "");
         post(path, nonce, copy);
         return nonce;
@@ -632,7 +642,7 @@
     show: async (holdout, callback) => {
       let isShown = true;
       try {
-        await new Promise((resolve) => onceKnown(() => resolve(undefined)));
+        await new Promise(onceKnown);
         look();
         const asked = { holdout, opportunityId: newId(), trackerId: id, isPersistent: isStored };
         isShown = (await ask("show", asked)).show !== false;
@@ -647,6 +657,6 @@
     },
   };
   window.attrib = attrib;
-  if (document.prerendering) document.addEventListener("prerenderingchange", () => safely(start), { once: true });
+  if (document.prerendering) document.addEventListener("prerenderingchange", () => safely(start));
   else safely(start);
 })();
