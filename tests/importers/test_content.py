@@ -267,6 +267,9 @@ def test_people_are_the_columns_whose_values_meet(read):
         ("Sipariş no;E-posta;Tarih;Tutar;Ürün\n1;ann@x.example;03.09.2025;5,00;ışık\n", "cp1254"),
         ("注文番号;メール;注文日時;金額;商品\n1;ann@x.example;2025/09/03;5.00;本\n", "cp932"),
         ("订单编号;邮箱;下单时间;金额;商品\n1;ann@x.example;2025-09-03;5.00;书\n", "gb18030"),
+        ("no,email,date,total\n1,ann@x.example,2025-09-03,£5.00\n", "cp1252"),
+        ("no,email,date,total\n1,ann@x.example,2025-09-03,€5.00\n", "mac_roman"),
+        ("no,email,date,total,item\n1,ann@x.example,2025-09-03,5.00 €,Café\n", "cp1252"),
         ("Währung;Kunde;Datum;Betrag;Händler\nEUR;ann@x.example;03.09.2025;5,00;Müller\n", "utf-16"),
     ],
 )

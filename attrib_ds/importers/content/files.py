@@ -23,12 +23,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import display
+from attrib_ds.contract.identifiers import SIGNS
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.content import dumps, evidence, objects
 from attrib_ds.records import sources, text_files
 from attrib_ds.records.sources import ROW, Source, literal, quoted
 from attrib_ds.records.written_files import WORKBOOKS
 
+#: A number with the sign of a currency.
+_PRICE: Final = "(?<![^\\s,;|\"'(+-])({0})\\s?-?\\d|\\d\\s?({0})(?![^\\s,;|\"').-])".format("|".join(SIGNS))
 _LETTERS: Final = Path(__file__).with_name("letters.tsv").read_text(encoding="utf-8").splitlines()[2:]
 _START_BYTES: Final = 1 << 16
 _MOST_BYTES: Final = 1 << 28
@@ -361,6 +364,7 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
             score = _score(text, letters or encoding, words.split())
             # Words of ASCII decide between languages whose letters fit alike.
             score += len({*words.split()} & {*re.findall("[a-z]{3,}", text.lower())}) / 1_000
+            score += 2 if re.search(_PRICE, text) else 0
             if score > scores.get(encoding, (-1.0, ""))[0]:
                 scores[encoding] = (score, text)
     ranked = sorted(scores.items(), key=lambda item: -item[1][0])
