@@ -95,6 +95,7 @@ _WAYS: Final = (
     ("dwyhisfpo", rf"{_DAY_NAME}(\d{{1,2}})-?(\pL{{3}})-?(\d{{2}}){_CLOCK}"),
     ("ywdhisfpo", rf"^(\d{{4}})\.?[\s,/-]*(\pL{{3,}})\.?[\s/-]*(\d{{1,2}})\.?{_CLOCK}"),
     ("wdyhisfpo", rf"{_DAY_NAME}(\pL{{3,}})\.?[\s-]+(\d{{1,2}}){_ORDINAL}[\s-]*(\d{{4}}){_CLOCK}"),
+    ("wdyhisfpo", rf"{_DAY_NAME}(\pL{{3,}})[-/](\d{{1,2}})[-/](\d{{2}}|\d{{4}}){_CLOCK}"),
     (
         "ymdphisfo",
         rf"^(\d{{4}})[-/.년年]\s?(\d{{1,2}})[-/.월月]\s?(\d{{1,2}})[.일日]?\s*(오전|오후|午前|午後|上午|下午)\s?{_TIME}{_OFFSET}\s*$",

@@ -358,6 +358,8 @@ def test_a_named_date_that_cannot_be_read_is_shown(read):
     )
     with pytest.raises(InvalidRequest, match=expected):
         read(table("order_id,email,Дата,total", "7,ann@x.example,soon,10"))
+    with pytest.raises(InvalidRequest, match="'soon' in the column 'Sale day'"):
+        read(table("order_id,email,Sold For,Sale day", "7,ann@x.example,$10.00,soon"))
 
 
 @pytest.mark.parametrize(

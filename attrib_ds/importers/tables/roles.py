@@ -72,8 +72,9 @@ def _missing(table: OwnTable, role: str, called: str) -> str:
     """Describe why a table has no column for a role, and what to do about it."""
     sums = table.with_names(COMMON_NAMES["sum"])
     is_summary = role == "user" and sums and not candidates(table, "user")
-    named = [each.name for each in table.profile.values() if each.filled]
-    unread = [name for name in named if role == "date" and evidence.weight("date", name) > 0]
+    columns = table.profile.values()
+    dated = [each for each in columns if each.filled and evidence.weight("date", each.name) > 0]
+    dated.sort(key=lambda each: (each.holds("amount"), -evidence.weight("date", each.name)))
     like = sorted(table.source.columns, key=lambda column: -_likeness(column, COMMON_NAMES[role]))
     problem = f"{table.name} has no column that looks like the {role}; columns: {ten(like)}"
     way = _how_to_name(called)
@@ -83,9 +84,9 @@ def _missing(table: OwnTable, role: str, called: str) -> str:
             "paths need one row per visit or contact, with an id of the person; export those, and pass a "
             f"summary with costs as the spend; if a column has people, {way}"
         )
-    elif unread:
-        example = display.printable(repr(table.values(unread[0])[0]))
-        problem = f"{example} in the column {unread[0]!r} of {table.name} cannot be read as a date"
+    elif role == "date" and dated:
+        example = display.printable(repr(table.values(dated[0].name)[0]))
+        problem = f"{example} in the column {dated[0].name!r} of {table.name} cannot be read as a date"
         way = f"{AS_TEXT.removeprefix('; ')}, or {way}"
     elif role == "flag":
         is_orders = any(candidates(table, each) for each in ("conversion", "value"))
