@@ -1129,6 +1129,28 @@ def test_ids_are_those_of_orders_not_of_what_is_bought(read, columns, ids):
     assert values == {"101": 10.0, "102": 20.0, "103": 30.0}
 
 
+@pytest.mark.parametrize(
+    "amount", ["payment_fee", "Order units", "Valeur commande", "costs.payment_fee.value"]
+)
+def test_an_amount_is_no_id(read, amount):
+    rows = [f"{day},ann@x.example,2025-09-0{day},0,{day}0" for day in (1, 2, 3)]
+    values, _ = read("\n".join([f"id,email,date,{amount},grand_total", *rows]))
+    assert values == {"1": 10.0, "2": 20.0, "3": 30.0}
+
+
+@pytest.mark.parametrize("amount", ["order_value", "Sale"])
+def test_equal_amounts_are_not_one_conversion(read, amount):
+    rows = [f"ann@x.example,2025-09-0{day},{value}" for day, value in enumerate((50, 70, 50), 1)]
+    values, _ = read("\n".join([f"email,date,{amount}", *rows]))
+    assert list(values.values()) == [50, 70, 50]
+
+
+def test_two_ways_of_writing_the_same_amounts_are_no_doubt(read):
+    names = "costs.gross.display,costs.gross.major_value"
+    values, _ = read(f"id,email,date,{names}\n1,ann@x.example,2025-09-01,£45.00,45.00\n")
+    assert values == {"1": 45.0}
+
+
 def test_rows_without_an_id_beside_a_name_that_repeats_count_as_they_are(read):
     text = (
         "Opportunity Name,email,date,total\nAnn - New,ann@x.example,2025-09-01,10\n"

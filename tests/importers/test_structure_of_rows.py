@@ -92,6 +92,23 @@ class TestLines:
         values, _ = read(table("order_id,email,date,product,amount", *rows))
         assert values == {"7": 30.5, "8": 12.25, "9": 99.0}
 
+    @pytest.mark.parametrize(
+        ("columns", "first", "other", "total"),
+        [
+            ("SKU Selling Price,SKU Total Price,Shipping Value,Total Value", "10,10,4,34", "20,20,4,34", 34),
+            ("Line amount,Total,Shipping", "10,34,4", "20,34,4", 34),
+            ("Amount,Order Total,Versand,MwSt", "10,41,4,7", "20,41,4,7", 41),
+            ("Amount,Discount,Shipping,Order Total", "10,5,4,29", "20,5,4,29", 29),
+            ("Amount,Total Value,Shipping", "10,34,4", "20,34,0", 34),
+            ("Line price,Order amount,Shipping,Total", "10,30,4,34", "20,30,4,34", 34),
+            ("Line amount,Total,Shipping", "10,11,4", "20,22,4", 33),
+        ],
+    )
+    def test_a_total_with_shipping_goes_before_the_sum_of_its_lines(self, read, columns, first, other, total):
+        rows = [f"{ORDERS[0]},cup,{first}", f"{ORDERS[0]},dish,{other}"]
+        values, _ = read(table(f"order_id,email,date,product,{columns}", *rows))
+        assert values == {"7": total}
+
     def test_a_row_that_stands_twice_counts_once(self, read):
         values, journeys = read(table(self.HEADER, self.LINES[2], self.LINES[2]))
         assert values == {"8": 10.5}

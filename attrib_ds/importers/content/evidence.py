@@ -238,7 +238,8 @@ def weight(role: str, name: str) -> int:
     >>> weight("value", "Bedrag (excl. btw)"), weight("value", "Total c/ IVA")
     (5, 6)
     """
-    words = words_of(_WITH_TAX.sub("incl ", name))
+    # What an order costs is all of its amounts.
+    words = words_of(_WITH_TAX.sub("incl ", name.removeprefix("costs." if role == "value" else "")))
     # What an amount includes, or does not, says nothing against it.
     words = words[: next((at for at, word in enumerate(words) if at and _INCLUDING.fullmatch(word)), None)]
     words = words[

@@ -4,8 +4,10 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import permutations
+from itertools import combinations, permutations, product
 from typing import Final
+
+import numpy as np
 
 from attrib_ds import errors
 from attrib_ds.importers.columns import COMMON_NAMES, folded
@@ -22,7 +24,7 @@ _KINDS: Final = {
 _WEAK: Final = {"subtotal", "price", "unitprice", "itemprice", "productprice", "lineitemprice"}
 _MOSTLY, _NEARLY_ALL = 0.9, 0.95
 #: Rows that show a rule, and columns that are compared.
-_LEAST_ROWS, _MOST_RIVALS = 4, 6
+_LEAST_ROWS, _MOST_RIVALS, _MOST_ORDERS, _MOST_PARTS, _CENT = 4, 6, 1_000, 3, 0.011
 #: Names, folded, of ids of transactions and clicks; those of orders go before them.
 _OF_CLICK, _OF_ORDER = re.compile("transaction|click|commission"), re.compile("order|bestell|auftrag")
 #: Seconds by which an instant and its day are less apart, in any time zone.
@@ -68,6 +70,7 @@ def _ids(table: OwnTable, named: Sequence[str]) -> list[str]:
         # Numbers of orders may begin with the day.
         if each.may_be_id("email") or each.holds("float")
         if weight > 5 or 2 * each.distinct >= each.filled
+        if not (each.holds("amount") and _names_amount(each.name))
     }
     ids = dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])])
     known = sorted(filter(partial(_may_be_conversion, table), ids), key=partial(_is_weak_id, table))
@@ -135,12 +138,12 @@ def _values(
     if table.format is not None or table.argument != "conversions":
         return best, [*looser]
     others = [name for name in looser if name not in table.amounts.money.totals.taxes] or [*looser]
+    whole = _repeated_total(table, [*dict.fromkeys([*best, *others])][:_MOST_RIVALS])
+    if whole is not None:
+        return [whole, *best], others
     rivals = best if total is None else []
     rivals = rivals or ([] if weak or best else others)
     if len(rivals) > 1:
-        whole = _repeated_total(table, rivals[:2])
-        if whole is not None:
-            return [whole, *best], others
         check_equal(table, "value", rivals)
     return best, others
 
@@ -168,17 +171,29 @@ def _total(table: OwnTable, named: Sequence[str], *, is_named: bool) -> str | No
 
 
 def _repeated_total(table: OwnTable, amounts: Sequence[str]) -> str | None:
-    """Return which of two amounts is the total of an order that its lines repeat and add up to."""
-    adds_up = "max({0}) = min({0}) AND abs(max({0}) - fsum({1})) < 0.011"
-    sums = f"SELECT bool_and({adds_up}) OVER () AND max(count(*)) OVER () > 1"
-    sums += " FROM {2} WHERE {3} IS NOT NULL GROUP BY {3} LIMIT 1"
-    for identity in map(table.word, candidates(table, "conversion")[:1]):
-        with suppress(errors.InvalidRequest):
-            numbers = [table.amounts.number("value", name, is_count=False) for name in amounts]
-            for name, (total, line) in zip(amounts, permutations(numbers), strict=True):
-                query = sums.format(total, line, table.relation, identity)
-                if table.connection.execute(query).fetchall()[:1] == [(True,)]:
-                    return name
+    """Return the total of an order that its lines repeat: their sum, with shipping and less discounts."""
+    own = next(map(table.word, candidates(table, "conversion")), "NULL")
+    if len(amounts) < 2 or table.scalar(f"count(DISTINCT {own}) = count({own})"):
+        return None
+    others = [name for name in table.amounts.money.sample if evidence.weight("value", name) < -1]
+    beside = [name for name in others if name not in amounts][:_MOST_PARTS]
+    with suppress(errors.InvalidRequest):
+        names = {name: table.amounts.number("value", name, is_count=False) for name in [*amounts, *beside]}
+        sums = ", ".join(f"max({each}), max({each}) - min({each}), fsum({each})" for each in names.values())
+        query = f"SELECT {sums} FROM {table.relation} WHERE {own} IS NOT NULL GROUP BY {own}"
+        query += f" ORDER BY count(*) DESC, {own} LIMIT {_MOST_ORDERS}"
+        orders = np.array(table.connection.execute(query).fetchall(), float).T
+        one, span, whole = (dict(zip(names, orders[at::3], strict=True)) for at in range(3))
+        parts = [
+            np.nan_to_num(np.where(span[name] > 0, whole[name], one[name]))
+            * (-1 if evidence.weight("deducted", name) < 0 else 1)
+            for name in beside
+        ]
+        ways = [each for size in range(len(parts) + 1) for each in combinations(filter(np.any, parts), size)]
+        for extras, (total, line) in product(reversed(ways), permutations(amounts, 2)):
+            apart = np.abs(one[total] - whole[line] - sum(extras))
+            if not ((span[total] > 0) | (apart >= _CENT)).any() and 2 * (apart < _CENT).sum() > len(apart):
+                return total
     return None
 
 
@@ -277,7 +292,8 @@ def _is_weak_id(table: OwnTable, column: str) -> bool:
 def check_equal(table: OwnTable, role: str, columns: Sequence[str]) -> None:
     """Refuse two columns whose names speak for a role alike and whose values differ."""
     first, second = columns[:2]
-    if evidence.weight(role, first) != evidence.weight(role, second):
+    copies = table.amounts.money.totals.copies.get(first, ())
+    if evidence.weight(role, first) != evidence.weight(role, second) or second in copies:
         return
     words = [table.word(name) for name in (first, second)]
     if role == "date":
@@ -300,6 +316,13 @@ def check_equal(table: OwnTable, role: str, columns: Sequence[str]) -> None:
             f"columns={{{called!r}: {second!r}}}",
             field=role,
         )
+
+
+def _names_amount(column: str) -> bool:
+    """Return whether the name of a column is that of an amount of a conversion, such as a fee."""
+    amount, identity = (partial(evidence.weight, role) for role in ("value", "conversion"))
+    last = evidence.words_of(column)[-1]
+    return amount(column) > identity(column) or (amount(last) != 0 and identity(last) <= 0)
 
 
 def _is_name(column: str) -> bool:

@@ -54,7 +54,7 @@ def read_conversions(
         if has_own and identity is None:
             checks.say_repeating(table)
     value = find_value(table, named, has_own_table=has_own)
-    if by_content and identity is None:
+    if by_content and identity in {None, value} and "conversion" not in named:
         table.columns |= {} if value is None else {"value": value}
         identity = code_of_rows(table)
     if by_content and identity is not None and "conversion" not in named:
