@@ -106,8 +106,13 @@ class TestLines:
     )
     def test_a_total_with_shipping_goes_before_the_sum_of_its_lines(self, read, columns, first, other, total):
         rows = [f"{ORDERS[0]},cup,{first}", f"{ORDERS[0]},dish,{other}"]
-        values, _ = read(table(f"order_id,email,date,product,{columns}", *rows))
-        assert values == {"7": total}
+        text = table(f"order_id,email,date,product,{columns}", *rows)
+        assert read(text)[0] == {"7": total}
+
+    def test_amounts_of_lines_are_what_is_added_up_by_choice(self, read):
+        rows = [f"{ORDERS[0]},cup,10,4,34", f"{ORDERS[0]},dish,20,4,34"]
+        text = table("order_id,email,date,product,Amount,Shipping,Total Value", *rows)
+        assert read(text, reading=Reading(aggregate=True))[0] == {"7": 30}
 
     def test_a_row_that_stands_twice_counts_once(self, read):
         values, journeys = read(table(self.HEADER, self.LINES[2], self.LINES[2]))

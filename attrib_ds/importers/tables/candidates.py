@@ -173,27 +173,24 @@ def _total(table: OwnTable, named: Sequence[str], *, is_named: bool) -> str | No
 def _repeated_total(table: OwnTable, amounts: Sequence[str]) -> str | None:
     """Return the total of an order that its lines repeat: their sum, with shipping and less discounts."""
     own = next(map(table.word, candidates(table, "conversion")), "NULL")
-    if len(amounts) < 2 or table.scalar(f"count(DISTINCT {own}) = count({own})"):
+    if table.adds_up or len(amounts) < 2 or table.scalar(f"count(DISTINCT {own}) = count({own})"):
         return None
-    others = [name for name in table.amounts.money.sample if evidence.weight("value", name) < -1]
-    beside = [name for name in others if name not in amounts][:_MOST_PARTS]
+    beside = [*filter(lambda at: evidence.weight("value", at) < -1, table.amounts.money.sample)][:_MOST_PARTS]
     with suppress(errors.InvalidRequest):
-        names = {name: table.amounts.number("value", name, is_count=False) for name in [*amounts, *beside]}
-        sums = ", ".join(f"max({each}), max({each}) - min({each}), fsum({each})" for each in names.values())
+        numbers = [table.amounts.number("value", name, is_count=False) for name in [*amounts, *beside]]
+        sums = ", ".join(f"max({each}), max({each}) - min({each}), fsum({each})" for each in numbers)
         query = f"SELECT {sums} FROM {table.relation} WHERE {own} IS NOT NULL GROUP BY {own}"
         query += f" ORDER BY count(*) DESC, {own} LIMIT {_MOST_ORDERS}"
         orders = np.array(table.connection.execute(query).fetchall(), float).T
-        one, span, whole = (dict(zip(names, orders[at::3], strict=True)) for at in range(3))
-        parts = [
-            np.nan_to_num(np.where(span[name] > 0, whole[name], one[name]))
-            * (-1 if evidence.weight("deducted", name) < 0 else 1)
-            for name in beside
-        ]
+        one, span, whole = (orders[at::3] for at in range(3))
+        once = np.nan_to_num(np.where(span > 0, whole, one))[len(amounts) :]
+        signs = np.array([-1.0 if evidence.weight("deducted", name) < 0 else 1.0 for name in beside])
+        parts = [*(signs[:, None] * once)]
         ways = [each for size in range(len(parts) + 1) for each in combinations(filter(np.any, parts), size)]
-        for extras, (total, line) in product(reversed(ways), permutations(amounts, 2)):
+        for extras, (total, line) in product(reversed(ways), permutations(range(len(amounts)), 2)):
             apart = np.abs(one[total] - whole[line] - sum(extras))
             if not ((span[total] > 0) | (apart >= _CENT)).any() and 2 * (apart < _CENT).sum() > len(apart):
-                return total
+                return amounts[total]
     return None
 
 

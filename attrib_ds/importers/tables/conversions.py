@@ -38,7 +38,7 @@ def read_conversions(
     table: OwnTable, reading: Reading, asked: Asked, *, has_own: bool, has_views: bool
 ) -> tuple[pa.Table, pd.DataFrame]:
     """Return the conversions of a table, and the rejected rows."""
-    named = reading.columns
+    named, table.adds_up = reading.columns, reading.aggregate
     where, is_among = _conversions_in(table, named, asked, has_own=has_own, has_views=has_views)
     by_content = has_own and table.format is None
     called = "conversion_date" if has_own else "date"

@@ -37,6 +37,8 @@ class OwnTable(Table):
         What columns tell of rows that count, by column.
     less : str
         Column of refunds that the values are less.
+    adds_up : bool
+        Whether the user has the rows of a conversion added up.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -50,6 +52,7 @@ class OwnTable(Table):
         self.rules: list[tuple[str, str]] = []
         self.counted: dict[str, str] = {}
         self.less = ""
+        self.adds_up = False
 
     def used(self) -> set[str]:
         """Return the columns that have a role."""
