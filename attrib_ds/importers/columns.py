@@ -22,10 +22,10 @@ COMMON_NAMES: Final = {role: names.split() for role, _, names in _ROWS}
 GROUPS: Final = ("country", "device_type")
 
 
-#: Objects in which exports and APIs put a whole row.
+#: Objects in which exports and APIs put a whole row, and what APIs of reports write before each name.
 _WRAPPERS: Final = re.compile(
     r"((_source|_airbyte_data|attributes|properties|event_properties|relationships|node|fields|document"
-    r"|record|payload|raw_data|after)\.)+|(?<=\w)\.data(?=\.\w)",
+    r"|record|payload|raw_data|after)\.)+|(?<=\w)\.data(?=\.\w)|^(?!utm)[a-z]{2,3}:([a-z]+:)?(?=\w)",
     re.IGNORECASE,
 )
 
@@ -35,8 +35,8 @@ def inner(name: str) -> str:
 
     Examples
     --------
-    >>> inner("attributes.event_properties.utm_source"), inner("customer.data.id")
-    ('utm_source', 'customer.id')
+    >>> inner("attributes.event_properties.utm_source"), inner("customer.data.id"), inner("ym:s:UTMSource")
+    ('utm_source', 'customer.id', 'UTMSource')
     """
     return _WRAPPERS.sub(lambda found: "" if found[1] is None or not found.start() else found[0], name)
 

@@ -871,7 +871,15 @@ def test_the_only_date_counts_whatever_it_is_of(read, name):
 
 
 @pytest.mark.parametrize(
-    "asked", ["How did you hear about us?", "Wie sind Sie auf uns aufmerksam geworden?", "¿Cómo nos conoció?"]
+    "asked",
+    [
+        "How did you hear about us?",
+        "Wie sind Sie auf uns aufmerksam geworden?",
+        "¿Cómo nos conoció?",
+        "Откуда вы о нас узнали?",
+        "איך הגעת אלינו?",
+        "Hur hörde du talas om oss?",
+    ],
 )
 def test_the_answer_to_a_survey_is_a_source(asked, tmp_path):
     answers = pd.DataFrame(
@@ -933,6 +941,13 @@ def test_refunds_share_the_number_of_the_order_that_counts(read):
         ("推广计划", "campaign"),
         ("Kampaň", "campaign"),
         ("Кампания", "campaign"),
+        ("מקור הגעה", "source"),
+        ("Źródło zamówienia", "source"),
+        ("Origen del cliente", "source"),
+        ("Herkunft der Bestellung", "source"),
+        ("订单来源", "source"),
+        ("Canal de entrada", "node"),
+        ("ym:s:lastsignUTMSource", "source"),
     ],
 )
 def test_levels_have_names_in_other_languages(name, level):

@@ -179,7 +179,8 @@ def test_events_with_properties_are_visits_and_purchases(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["Canal", "Channel", "Partner", "Booking source", "渠道", "How did you hear about us?"]
+    "name",
+    ["Canal", "Channel", "Partner", "Booking source", "渠道", "מקור הגעה", "How did you hear about us?"],
 )
 def test_a_channel_or_a_partner_is_the_source_of_orders_alone(name):
     journeys = at.read_journeys(orders(**{name: ["DealHub", "Expedia", "DealHub"]}))

@@ -149,6 +149,23 @@ def test_events_of_posthog_are_read_as_they_come():
     assert (visits(journeys), len(journeys.events)) == (["google/cpc"], 1)
 
 
+@pytest.mark.parametrize("name", ["$current_url", "Shown"])
+def test_a_page_is_an_address_on_the_site_of_referrers(name):
+    events = pd.DataFrame(
+        {
+            "event": ["Page Viewed", "Page Viewed", "Order Completed"],
+            "distinct_id": "a",
+            "time": ["2025-09-01 10:00", "2025-09-01 10:02", "2025-09-03 10:05"],
+            "$referrer": ["https://www.google.com/", f"{SHOP}/", None],
+            name: [f"{SHOP}/?utm_source=google&utm_medium=cpc", "https://www.shop.example/boots", None],
+            "utm_source": ["google", None, None],
+            "utm_medium": ["cpc", None, None],
+        }
+    )
+    journeys = at.read_journeys(events)
+    assert (visits(journeys), len(journeys.events)) == (["google/cpc"], 1)
+
+
 @pytest.mark.parametrize("domain", [None, "www.google.com", "shop.example"])
 def test_an_export_of_umami_without_referrers(domain):
     rows = pd.DataFrame(

@@ -305,6 +305,24 @@ def test_a_name_beside_a_source_and_a_medium_is_the_campaign(parts):
     assert {*journeys.interactions["nodeId"]} == {"s1/m1/n1"}
 
 
+@pytest.mark.parametrize("name", ["ym:s:{}", "ym:s:last{}", "ga:{}", "{}"])
+def test_visits_without_parameters_have_the_source_beside_them(name):
+    visits = TOUCHES.drop(columns="x").assign(
+        **{
+            name.format("TrafficSource"): ["ad", "social", "organic", "direct", "organic"],
+            name.format("UTMSource"): ["bing", "vk", None, None, None],
+            name.format("UTMMedium"): ["cpc", "social", None, None, None],
+            "referrer": [None, None, None, None, "https://duckduckgo.com/"],
+        }
+    )
+    nodes = ["bing/cpc", "organic-social/vk", "organic", "direct", "organic-search/duckduckgo"]
+    journeys = at.read_journeys(visits, orders_of(date="2025-03-10"))
+    assert [*journeys.interactions["nodeId"]] == nodes
+    first = visits.assign(**{"First Source": "organic"}).drop(columns=name.format("TrafficSource"))
+    journeys = at.read_journeys(first, orders_of(date="2025-03-10"))
+    assert [*journeys.interactions["nodeId"]] == [*nodes[:2], "direct", "direct", nodes[4]]
+
+
 def test_modes_that_all_rows_share_are_not_people():
     touches = pd.DataFrame(
         {

@@ -51,7 +51,7 @@ _VOICED: Final = "\u3099\u309a"
 #: What may stand before the name of a level.
 _BEFORE_LEVEL: Final = re.compile(
     "^(?:(?:utm|session|traffic(?:source(?=source|medium|campaign))?|marketing|mkt|visit|lead|acquisition|attribution|hs|analytics|original|latest"
-    "|first|last|touch|manual|collected|src)+)?"
+    "|first|last|sign(?:ificant)?|crossdevice|touch|manual|collected|src)+)?"
 )
 #: Words for a name, before or behind that of a level.
 _OF_NAME: Final = re.compile(
@@ -314,7 +314,7 @@ def of_level(level: str, names: Sequence[str]) -> list[str]:
         if all(any(names_level(each, word) for word in parts) for each in ("source", "medium"))
     ]
     found = [each for each in names if names_level(level, each) and each not in campaigns]
-    found.sort(key=lambda each: not names_level(level, words_of(each)[-1]))
+    found.sort(key=lambda each: ("utm" not in words_of(each), not names_level(level, words_of(each)[-1])))
     return [*campaigns, *found] if level == "campaign" else found
 
 

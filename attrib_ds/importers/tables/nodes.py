@@ -1,5 +1,6 @@
 """Columns of nodes: channels, sources with their campaigns, or pages with their referrers."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -202,8 +203,13 @@ def find_views(table: OwnTable, named: Mapping[str, Named]) -> tuple[str, str | 
     referrers = table.with_names(COLUMN_NAMES["referrer"])
     pages = [name for name in table.with_names(COMMON_NAMES["page"]) if name not in referrers]
     page = next((name for name in pages if name in addresses), None)
-    others = [name for name in addresses if name not in {page, *pages}]
+    others = [name for name in addresses if name not in {page, *pages, *referrers}]
     referrer = next((name for name in [*referrers, *others] if table.is_filled(name)), None)
+    if page is None and referrer in referrers:
+        # A page is on the site of some of the referrers.
+        host = "nullif(regexp_extract(lower({}), '//(www[.])?([^/:?#]+)', 2), '')".format
+        is_own = f"bool_or({host(table.word(referrer))} = {{}}) IS TRUE".format
+        page = next((name for name in others if table.scalar(is_own(host(table.word(name))))), None)
     paths = [name for name in pages if table.profile[name].shares["path"] > _HALF]
     are_views = bool(paths) and (
         referrer in addresses or rows_of_kind(table, evidence.WORDS["view"]) is not None
@@ -252,6 +258,21 @@ def take_node(table: OwnTable, columns: Sequence[str]) -> None:
     for referrer in table.with_names(COLUMN_NAMES["referrer"])[:1]:
         table.columns["referrer"] = referrer
         table.select["referrer"] = table.word(referrer)
+    others = [each.name for each in table.unused() if _is_other_source(each)]
+    if others and table.format is None and any("utm" in folded(column) for column in columns):
+        # Visits without parameters have a source of another kind, such as organic.
+        table.columns["other_source"] = others[0]
+        known = ", ".join([*words, table.select.get("referrer", "NULL")])
+        source = table.select.get("source", "NULL")
+        table.select["source"] = f"if(coalesce({known}) IS NULL, {table.word(others[0])}, {source})"
+        table.say(f"{others[0]} is the source of visits without parameters")
+
+
+def _is_other_source(values: evidence.Column) -> bool:
+    """Return whether a column that is not of a first touch tells most sources beside parameters of pages."""
+    is_of_first = re.search("utm|first|initial|original", folded(values.name))
+    are_known = values.shares["medium"] + values.shares["source"] > _HALF
+    return are_known and not is_of_first and evidence.names_level("source", values.name)
 
 
 def take_views(table: OwnTable, page: str, referrer: str | None) -> None:
