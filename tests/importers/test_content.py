@@ -882,6 +882,7 @@ def test_the_only_date_counts_whatever_it_is_of(read, name):
     ],
 )
 def test_the_answer_to_a_survey_is_a_source(asked, tmp_path):
+    assert evidence.weight("question", asked) > 0
     answers = pd.DataFrame(
         {
             "Timestamp": ["2025-08-20 08:00:00", "2025-08-21 08:00:00", "2025-08-22 08:00:00"],
