@@ -47,7 +47,7 @@ def paths_of(touchpoints=TOUCHPOINTS, conversions=CONVERSIONS):
 
 CALLS = {
     "no column that looks like": lambda: at.read_journeys(
-        TOUCHPOINTS.rename(columns={"node_id": "x"}), CONVERSIONS
+        TOUCHPOINTS.rename(columns={"node_id": "x"}).assign(y=["a", "b", "a"]), CONVERSIONS
     ),
     "no user of a conversion": lambda: at.read_journeys(TOUCHPOINTS, CONVERSIONS.assign(user_id=["x", "y"])),
     "no readable rows": lambda: at.read_journeys(TOUCHPOINTS.assign(date="03/04/2025"), CONVERSIONS),

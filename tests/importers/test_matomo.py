@@ -121,7 +121,7 @@ def test_visits_of_two_sites_are_kept_apart():
 def test_invalid_rows_are_rejected_with_a_reason():
     assert at.read_matomo(FILE).rejected[["row", "reason"]].to_numpy().tolist() == [
         [
-            5,
+            6,
             "firstActionTimestamp and serverTimestamp are not numbers of seconds; visitorId and userId are missing",
         ]
     ]

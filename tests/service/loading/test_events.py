@@ -353,7 +353,7 @@ def test_rules_of_nested_metrics(memory_store, tmp_path, wrong, reason):
     records = [order(1, metrics=[metric("fine", 1)]), order(2, metrics=[metric("fine", 1), wrong])]
     counts, rejected = load_records(memory_store, "events", lines(tmp_path / "events.ndjson", *records))
     assert counts == {"events": 1, "metrics": 2}
-    assert reasons(rejected) == {1: reason}
+    assert reasons(rejected) == {2: reason}
 
 
 @pytest.mark.parametrize(("written", "code"), [(" eur", "EUR"), ("€", "EUR"), ("Kč", "CZK"), ("usd", "USD")])

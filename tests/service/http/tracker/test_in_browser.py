@@ -336,6 +336,8 @@ def test_a_late_answer_does_not_bring_a_withdrawn_cookie_back(page, script):
         page.goto(url)
         eventually(lambda: len(recorder.tries) == 1)
         page.evaluate("attrib.consent(false)")
+        # By the answer, the browser knows that the page waits for no other one.
+        page.evaluate("fetch('/barrier').then(() => 1)")
         withdrawn.set()
         # The page view again, which belongs to the id that the visitor had.
         eventually(lambda: len(answered) >= 2)
