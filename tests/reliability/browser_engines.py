@@ -163,13 +163,12 @@ class Run:
         return self.world.nonces("large-") | self.world.nonces("small-"), names
 
     def closing(self):
-        """Events of a tab that is closed at once, and one that it sends when it hears so."""
+        """Events of a tab that is closed at once."""
         first = self.one.tab
         self.one.new_tab()
         self.open("/plain")
-        self.one.js("window.order = (n) => attrib.event('order', {}, {nonce: 'closing-' + n})")
         self.one.js(
-            "(addEventListener('pagehide', () => order(19)), [...Array(19).keys()].map(order).length)"
+            "[...Array(20).keys()].map((n) => attrib.event('order', {}, {nonce: 'closing-' + n})).length"
         )
         self.one.close_tab()
         self.one.turn_to(first)
