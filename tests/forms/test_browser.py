@@ -175,7 +175,9 @@ def test_from_the_sample_to_credited_channels_with_the_mouse(app, page, tmp_path
 
 @pytest.mark.slow
 def test_two_files_of_ones_own_lead_to_credits(app, page, tmp_path):
-    (tmp_path / "clicks.csv").write_text("customer_id,ad,place,timestamp\nu,alpha,home,2025-01-01\nu,beta,shop,2025-01-02\n")
+    (tmp_path / "clicks.csv").write_text(
+        "customer_id,ad,place,timestamp\nu,alpha,home,2025-01-01\nu,beta,shop,2025-01-02\n"
+    )
     (tmp_path / "orders.csv").write_text("customer_id,order_date,revenue,currency\nu,2025-01-03,30,EUR\n")
     page.goto(app)
     page.get_by_role("button", name="Use my files").click()
