@@ -438,7 +438,7 @@ class Input:
             self._refuse(name, kind, "numbers")
         self.require_finite(name)
         doubles = values.cast("float64")
-        self.suspect(name, f"is beyond {maximum:g} in size", doubles.abs() >= maximum)
+        self.suspect(name, f"is beyond {maximum:g} in size", doubles.abs() > maximum)
         return doubles
 
     def require_finite(self, name: str) -> None:

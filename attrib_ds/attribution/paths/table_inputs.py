@@ -1,5 +1,6 @@
 """Reads a project from tables in the user's own engine, for :func:`attrib_ds.open_tables`."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -227,7 +228,7 @@ def _as(source: inputs.Input, name: str, kind: str, *, like: str) -> Any:
 
 
 #: Money has 18 digits before the decimal point.
-_MOST_MONEY: Final = 1e18
+_MOST_MONEY: Final = math.nextafter(1e18, 0)
 #: Columns of metrics and their types.
 _METRIC: Final = {
     name: _TYPES[kind] for name, kind in (TABLES["metrics"][0] | TABLES["metrics"][1]).items()
