@@ -296,7 +296,7 @@ def _read_orders(
     if "conversion_user" in named:
         named = {**named, "user": named["conversion_user"]}
     # Orders may have nobody.
-    table.take_sql("user", "CAST(NULL AS VARCHAR)")
+    table.select["user"] = "CAST(NULL AS VARCHAR)"
     with nullcontext() if "user" in named else suppress(InvalidRequest):
         take_user(table, *user_columns((table, table), named)[1], optional=True)
     events, rejected = read_conversions(table, reading, asked, has_own=True, has_views=False)

@@ -330,7 +330,8 @@ class Input:
         word = rows.id.isnull().ifelse("", is_odd.ifelse(rows.word, "others"))
         counts = _counts(rows.select(word=word), "word")
         total = sum(counts.values())
-        missing, _ = counts.pop("", 0), counts.pop("others", 0)
+        missing = counts.pop("", 0)
+        counts.pop("others", None)
         words = []
         if counts:
             others = rows.filter(rows.id.notnull(), ~rows.word.isin(["", *person_ids.SHARED]))
@@ -492,13 +493,14 @@ class Input:
         if sums := [*missing, *wrong, *repeated, *rounded]:
             found = self.table.agg(**{f"check{index}": count for index, count in enumerate(sums)})
             counts = list(found.to_pyarrow().to_pylist()[0].values())
-        for (name, ids), count in zip(self._ids.items(), counts[len(sums) - len(rounded) :], strict=True):
+        last = len(problems) + len(repeated)
+        for (name, ids), count in zip(self._ids.items(), counts[last:], strict=True):
             if count:
                 self._check_rounded(name, ids)
         for (name, complaint, is_wrong), count in zip(problems, counts, strict=False):
             if count:
                 raise self._error(is_wrong, count, name, complaint)
-        for (name, identifiers), is_repeated in zip(self._unique, counts[len(problems) :], strict=False):
+        for (name, identifiers), is_repeated in zip(self._unique, counts[len(problems) : last], strict=True):
             if is_repeated:
                 keyed = self.table.select(identifier=identifiers)
                 duplicates = keyed.group_by("identifier").agg(times=keyed.count())

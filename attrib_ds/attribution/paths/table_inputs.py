@@ -227,7 +227,7 @@ def _as(source: inputs.Input, name: str, kind: str, *, like: str) -> Any:
     )
 
 
-#: Money has 18 digits before the decimal point.
+#: Money has 18 digits before the decimal point; this is the largest such float.
 _MOST_MONEY: Final = math.nextafter(1e18, 0)
 #: Columns of metrics and their types.
 _METRIC: Final = {

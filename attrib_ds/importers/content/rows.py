@@ -33,7 +33,7 @@ _FLAGS: Final = {
     "undone_at": ((), ""),
     "refunded_at": ((), ""),
 }
-#: Marks that are no beside a mark for yes, and alone may be either.
+#: Marks that mean no if other rows have a mark for yes. Without one, they may mean yes or no.
 _CROSSES: Final = frozenset("✗✘✕✖×❌")
 #: Instants that databases write for none.
 _NO_INSTANT: Final = "^(0000|0001|1[89]00-01-01|1970-01-01)"
@@ -206,7 +206,7 @@ class Rows:
         """Return the columns of statuses or kinds, with the class of each of their words."""
         found = []
         named = self.named(of)
-        # What people write in a form is no status.
+        # Answers that people write in a form are not statuses.
         others = [
             name for name in self.columns if name not in named and evidence.weight("message", name) <= 0
         ]

@@ -176,7 +176,7 @@ def count_rows(
     if identity is not None and (query := read.latest_states(identity, counted, refunds, at)) is not None:
         table.source = read.source = sources.selected(table.connection, table.source, query)
         if at:
-            table.take_sql("date", rows.FIRST)
+            table.select["date"] = rows.FIRST
     read.columns = [name for name in read.columns if name not in counted.columns]
     if value is not None:
         counted.spared = _spared(table, value, refunds, counted.kind)

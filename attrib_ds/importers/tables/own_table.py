@@ -82,10 +82,6 @@ class OwnTable(Table):
             )
         )
 
-    def take_sql(self, role: str, sql: str) -> None:
-        """Select an expression."""
-        self.select[role] = sql
-
     def count_repeated(self, where: str) -> int:
         """Return the number of valid rows that repeat another one in all columns."""
         is_invalid = " OR ".join(f"({condition})" for condition, _ in self.rules)
@@ -100,7 +96,7 @@ class OwnTable(Table):
         Raises
         ------
         InvalidRequest
-            If there are no valid rows, unless there are no rows at all and the file may be empty.
+            If no row is valid. A file without rows is allowed if it may be empty.
         """
         reasons = ", ".join(f"CASE WHEN {condition} THEN {reason} END" for condition, reason in self.rules)
         columns = ", ".join(f"{sql} AS {role}" for role, sql in self.select.items())

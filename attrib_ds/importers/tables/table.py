@@ -143,7 +143,7 @@ class Table:
         return self.connection.execute(f"SELECT {sql} FROM {self.relation}").fetchall()[0][0]
 
     def best(self, columns: Sequence[str]) -> str | None:
-        """Return the first column with values; exports often have empty ones, used if there is no other."""
+        """Return the first column with values, or the first one if all are empty, as exports have them."""
         return next(filter(self.is_filled, columns), next(iter(columns), None))
 
     def is_filled(self, column: str) -> bool:
