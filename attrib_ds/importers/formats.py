@@ -1,33 +1,21 @@
 """Exports of other services, recognised by their columns: which rows count and where their columns are."""
 
 import tomllib
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 import duckdb
-import pyarrow.compute as pc
 
-from attrib_ds import display, sql_results
+from attrib_ds import display
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.columns import COMMON_NAMES, folded, inner
 from attrib_ds.importers.content import evidence
-from attrib_ds.importers.content.rows import class_of
 from attrib_ds.records import export_tables, text_files
 from attrib_ds.records.sources import ROW, Source, literal, quoted, selected
 from attrib_ds.traffic.agents import is_bot
 from attrib_ds.traffic.sessions import TIMEOUT
-
-#: Rows with the sum of others, which reports have above or below them.
-_TOTAL: Final = (
-    r"^((grand|overall|(deleted|removed) items?) )?(totals?|(gesamt)?summe|gesamt(ergebnis)?|totale|totaux"
-    r"|totaal|totalt|suma|razem|toplam|合計|合计|总计)( of .*| ?:.*| -.*)?$"
-)
-_MAX_WORDS: Final = 10
-_MAX_STATUSES: Final = 200
 
 
 @dataclass(frozen=True)
@@ -40,12 +28,8 @@ class Format:
     counted: str = "rows"
     rows: str = ""
     roles: dict[str, str | list[str]] = field(default_factory=dict)
-    keep: dict[str, str] = field(default_factory=dict)
-    order: str = ""
-    less: str = ""
     touches: Sequence[Sequence[str]] = ()
     visit: str = ""
-    totals: bool = False
     reader: str = ""
     views: bool = False
     query: str = ""
@@ -64,9 +48,6 @@ class Format:
             *(f"role {role!r} is unknown" for role in self.roles if role not in {*COMMON_NAMES, "referrer"}),
             *(f"no column for the role {role!r}" for role in needed.get(self.holds, set()) - {*self.roles}),
             "spend needs a platform" if self.holds == "spend" and not self.platform else "",
-            "order needs the role 'value'"
-            if self.order and not isinstance(self.roles.get("value"), str)
-            else "",
             "events need the advice which reader to use"
             if self.holds == "events" and not self.advice
             else "",
@@ -88,55 +69,11 @@ class Format:
     def applied(self, connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[Source, str]:
         """Return the rows that count, and what is to be said of them."""
         total = source.rows
-        left_out: Counter[str] = Counter()
-        pending: list[str] = []
-        source = self._without_footer(source)
-        if self.order:
-            source = self._without_lines(connection, source)
-        if self.totals:
-            keys = self.role("user", source.columns)
-            names = dict.fromkeys([source.columns[0], *keys])
-            totals = " OR ".join(is_total(source.word(name)) for name in names)
-            is_empty = " AND ".join(f"coalesce({source.word(name)} IN ('--', '-'), true)" for name in keys)
-            source, count = _filtered(connection, source, f"NOT (({totals}) OR ({is_empty}))")
-            left_out["row of totals" if count == 1 else "rows of totals"] = count
-        for columns, pattern in self.keep.items():
-            for column in matching(columns, source.columns)[:1]:
-                word = source.word(column)
-                is_kept = f"coalesce(regexp_full_match(lower({word}), {literal(pattern)}), false)"
-                counts = connection.execute(
-                    f"SELECT coalesce(lower({word}), 'empty'), count(*) FROM {source.relation} "
-                    f"WHERE NOT {is_kept} GROUP BY 1 ORDER BY 2 DESC, 1"
-                ).fetchall()
-                for status, count in counts:
-                    said = f"not {column.lower()}" if status == "false" else status
-                    left_out[said if len(left_out) < _MAX_WORDS else "with other values"] += count
-                source, _ = _filtered(connection, source, is_kept)
-                pending += _pending(connection, source, column)
         source = self._spread(connection, source)
         said = f"{self.name}: {display.counted(source.rows, self.counted)}"
         if self.rows or total != source.rows:
             said += f" from {display.counted(total, self.rows or 'rows')}"
-        listed = ", ".join(f"{count:,} {word}" for word, count in left_out.items() if count)
-        kept = "".join(f", {each} counted" for each in pending)
-        less = "".join(f"; {column} subtracted" for column in matching(self.less, source.columns)[:1])
-        return source, said + (f", {listed} left out" if listed else "") + kept + less + self.note
-
-    def _without_footer(self, source: Source) -> Source:
-        """Leave out lines of a single cell below the table, such as a copyright notice."""
-        is_note = pc.starts_with(source.unreadable["reason"], "1 cell ")
-        return replace(source, unreadable=source.unreadable.filter(pc.invert(is_note)))
-
-    def _without_lines(self, connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
-        """Return one row per order, if the rows of an order have one value at most, which is its total."""
-        names = (self.order, str(self.roles["value"]))
-        identity, value = (source.word(matching(name, source.columns)[0]) for name in names)
-        several = f"FROM {source.relation} GROUP BY {identity} HAVING count(DISTINCT {value}) > 1 LIMIT 1"
-        if sql_results.read_row(connection, f"SELECT 1 {several}") is not None:
-            return source
-        best = f"PARTITION BY coalesce({identity}, CAST({quoted(ROW)} AS VARCHAR))"
-        rank = f"row_number() OVER ({best} ORDER BY {value} IS NULL, {quoted(ROW)})"
-        return selected(connection, source, f"SELECT * FROM {source.relation} QUALIFY {rank} = 1")
+        return source, said + self.note
 
     def _spread(self, connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
         """Return one row per touchpoint, of rows with several or of views of pages."""
@@ -165,11 +102,6 @@ class Format:
                 connection, source, f"SELECT * EXCLUDE ({quoted(ROW)}), {least} FROM {rows} GROUP BY ALL"
             )
         return source
-
-
-def is_total(word: str) -> str:
-    """Return SQL for whether a word names the sum of other rows."""
-    return f"coalesce(regexp_matches(lower({word}), {literal(_TOTAL)}), false)"
 
 
 def matching(names: str, columns: Iterable[str]) -> list[str]:
@@ -225,29 +157,7 @@ def recognised(
             f"{argument}: {name} is a summary ({sums.name}): it has sums but no people, so there are no "
             f"paths to credit; {advice}"
         )
-    if orders := fitting.get("conversions"):
-        raise InvalidRequest(
-            f"touchpoints: {name} has {orders.name}, which are conversions; pass the visits or contacts of "
-            "the same people as touchpoints, and this as conversions"
-        )
     return None
-
-
-def _pending(connection: duckdb.DuckDBPyConnection, source: Source, column: str) -> list[str]:
-    """Return the numbers and the statuses of the rows that are pending."""
-    word = f"lower({source.word(column)})"
-    counts = connection.execute(
-        f"SELECT {word}, count(*) FROM {source.relation} GROUP BY 1 ORDER BY 1 LIMIT {_MAX_STATUSES}"
-    ).fetchall()
-    return [
-        f"{count:,} {status}" for status, count in counts if class_of("status", status or "") == "pending"
-    ]
-
-
-def _filtered(connection: duckdb.DuckDBPyConnection, source: Source, where: str) -> tuple[Source, int]:
-    before = source.rows
-    source = selected(connection, source, f"SELECT * FROM {source.relation} WHERE {where}")
-    return source, before - source.rows
 
 
 def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: str) -> Source:

@@ -30,9 +30,11 @@ from attrib_ds.importers.reading import Asked, File, Reading, telling_readings
 from attrib_ds.importers.tables import checks
 from attrib_ds.importers.tables.conversions import occurred, read_conversions
 from attrib_ds.importers.tables.dates import find_date, take_date, take_zone
+from attrib_ds.importers.tables.divided import divide
 from attrib_ds.importers.tables.nodes import (
     find_node,
     find_views,
+    has_address,
     left_over,
     split_pairs,
     take_node,
@@ -184,9 +186,9 @@ def read_tables(
     if idle:
         warn(f"the reading names columns for {', '.join(idle)}, which no file has; they are not used")
     connection = scratch.open_database()
-    single = own = None
+    single, own, marks = None, None, {}
     if conversions is None and asked.conversion_page is None:
-        single, own = own_sources.alone(connection, touchpoints, reading)
+        single, own, marks = own_sources.alone(connection, touchpoints, reading)
     formats = reading.formats("touchpoints")
     touch_table = own.table if own else None
     touch_table = touch_table or OwnTable(
@@ -196,6 +198,9 @@ def read_tables(
     if single is not None and own is None and single.format is touch_table.format is None:
         # A file may have a list of each.
         conversions = touchpoints if single.header != touch_table.header else None
+    if single is not None and marks and conversions is None:
+        divide(touch_table, single, *marks.values(), named)
+        conversions, reading = touchpoints, replace(reading, columns={**marks, **named})
     if touch_table.format is not None and touch_table.format.reader == "read_matomo" and conversions is None:
         warn(touch_table.note)
         visits = exports.read_matomo(
@@ -263,8 +268,8 @@ def _read_both(
         connection, touchpoints if conversions is None else conversions, "conversions", formats
     )
     tables.append(table)
-    if touch_table.header == table.header:
-        # Other lists of the same file are other rows.
+    if single is None and touch_table.header == table.header:
+        # Other lists or parts of the same file are other rows.
         _check_same(touchpoints, conversions)
     points, rejected = _read_touchpoints(touch_table, table, reading.columns, conversions)
     has_own, views = conversions is not None, "page" in touch_table.columns
@@ -276,7 +281,7 @@ def _read_both(
         _say_visits(touch_table, points.num_rows)
     if has_own:
         # A single file for both has the same rejected rows.
-        rejected = pd.concat([rejected, rejected_conversions], ignore_index=True)
+        rejected = pd.concat([rejected, rejected_conversions], ignore_index=True).drop_duplicates()
         own = own_sources.OwnSource(table)
         if own.count and reading.order_sources:
             events, of_orders = _add_own_sources(own, events, reading)
@@ -391,7 +396,7 @@ def _read_touchpoints(
     take_zone(table)
     if views is None and "node" not in named:
         warn_of_unused(table)
-    are_views = None if views is None else rows_of_kind(table, evidence.WORDS["view"])
+    are_views = None if views is None else rows_of_kind(table, evidence.WORDS["view"]) or has_address(table)
     bought = checks.purchases_in(table, named) if conversions is None and views is None else None
     points, rejected = table.read(where=are_views or (f"({bought}) IS NOT TRUE" if bought else "true"))
     checks.warn_of_copies(table)

@@ -14,6 +14,7 @@ from attrib_ds.importers.content import evidence
 from attrib_ds.importers.formats import known_formats
 from attrib_ds.importers.reading import Reading
 from attrib_ds.importers.tables.candidates import candidates
+from attrib_ds.importers.tables.divided import marks_of_orders
 from attrib_ds.importers.tables.nodes import LEVEL_NAMES, find_node, find_views, level_of
 from attrib_ds.importers.tables.own_table import OwnTable
 from attrib_ds.records import export_tables, sources
@@ -126,13 +127,24 @@ class OwnSource:
         times = [
             name
             for name in sorted(profile, key=lambda name: name not in self._later)
-            if evidence.weight("click", name) > 0 and any(map(profile[name].holds, ("instant", "moment")))
+            if profile[name].holds("instant")
+            or (profile[name].holds("count") and evidence.weight("date", name) > 0)
         ]
+        clicks = [name for name in times if evidence.weight("click", name) > 0]
         later = [name for name in self._later if evidence.names_level("source", name)]
-        node = later or find_node(self.table, {}, required=False) if times and not self.columns else []
+        may_be = not self.columns and (clicks or len(times) > 1)
+        node = later or find_node(self.table, {}, required=False) if may_be else []
+        if node and not clicks:
+            # The instant of a source shares a word of its name that no other one has.
+            words = {name: {*evidence.words_of(name)} for name in times}
+            shared = [
+                each for each in evidence.words_of(node[0]) if sum(each in of for of in words.values()) == 1
+            ]
+            clicks = [name for name in times if words[name] & {*shared}]
+        node = node if clicks else []
         for column in node[:1]:
             self._take("source", column)
-        return self.table.instants.moment(times[0]) if node else "CAST(NULL AS TIMESTAMP)"
+        return self.table.instants.moment(clicks[0]) if node else "CAST(NULL AS TIMESTAMP)"
 
     def _called(self, names: Iterable[str]) -> list[str]:
         """Return the columns with values and one of some names, in the order of the names."""
@@ -186,16 +198,20 @@ def _has_leads(table: OwnTable) -> bool:
 
 def alone(
     connection: duckdb.DuckDBPyConnection, rows: object, reading: Reading
-) -> tuple[OwnTable | None, OwnSource | None]:
-    """Return a single table as conversions, if it can be, and the source of its rows, if they are orders."""
+) -> tuple[OwnTable | None, OwnSource | None, dict[str, str]]:
+    """Return a single table as conversions, if it can be, and the source of its rows, if they are orders.
+
+    If only some rows are orders, the last value is the column that tells which, by its role.
+    """
     try:
         table = OwnTable(connection, rows, "conversions", reading.formats("touchpoints"))
     except InvalidRequest:
-        return None, None
-    if table.format is not None:
-        columns = table.source.columns
-        has_orders = not any(each.fits(columns) for each in known_formats() if each.holds == "touchpoints")
-    else:
+        return None, None, {}
+    if marks := marks_of_orders(table, reading.columns):
+        return table, None, marks
+    columns = table.source.columns
+    has_orders = not any(each.fits(columns) for each in known_formats() if each.holds == "touchpoints")
+    if table.format is None and has_orders:
         ids = [
             table.profile[name] for role in ("conversion", "value") for name in candidates(table, role)[:1]
         ]
@@ -206,4 +222,4 @@ def alone(
     node = names_of(reading.columns.get("node", ()))
     has_orders = has_orders and not (node and table.format)
     own = OwnSource(table, node if table.format is None else None) if has_orders else None
-    return table, own if own is not None and own.count else None
+    return table, own if own is not None and own.count else None, {}

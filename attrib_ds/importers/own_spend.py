@@ -18,7 +18,6 @@ import pyarrow as pa
 from attrib_ds import scratch
 from attrib_ds.display import and_others, cents, counted
 from attrib_ds.errors import InvalidRequest, closest, warn
-from attrib_ds.importers import formats as of_services
 from attrib_ds.importers import journeys
 from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import Named, folded
@@ -45,6 +44,11 @@ from attrib_ds.traffic.sources import Traffic
 
 #: Names, folded, of columns with the day of a row.
 _DAYS: Final = ("day", "byday", "date", "gregoriandate", "tag", "datum", "jour", "da")
+#: Rows with the sum of others, which reports have above or below them.
+_TOTAL: Final = (
+    r"^((grand|overall|(deleted|removed) items?) )?(totals?|(gesamt)?summe|gesamt(ergebnis)?|totale|totaux"
+    r"|totaal|totalt|suma|razem|toplam|合計|合计|总计)( of .*| ?:.*| -.*)?$"
+)
 #: Cells for no amount or no name.
 _NOTHING: Final = ("--", "-", "—")
 #: Kinds of values that are not names of nodes.
@@ -256,14 +260,19 @@ def _meeting(table: OwnTable, name: str, tree: Tree) -> _Meeting:
     return _Meeting(name, met / rows, sources / rows, above / rows, depth, position)
 
 
+def _is_total(word: str) -> str:
+    """Return SQL for whether a word names the sum of other rows."""
+    return f"coalesce(regexp_matches(lower({word}), {sources.literal(_TOTAL)}), false)"
+
+
 def _leave_out_totals(table: OwnTable, node: Sequence[str], tree: Tree) -> None:
     """Leave out rows with the sum of others: those named total, and those of reports without a campaign."""
     source, last = table.source, table.word(node[-1])
-    query = f"SELECT DISTINCT {last} FROM {source.relation} WHERE {of_services.is_total(last)}"
+    query = f"SELECT DISTINCT {last} FROM {source.relation} WHERE {_is_total(last)}"
     words = [word for (word,) in table.connection.execute(query).fetchall() if tree.place([word]).nodes]
     is_kept = f"coalesce({last} IN ({', '.join(map(sources.literal, ['', *words]))}), false)"
     names = dict.fromkeys([source.columns[0], *node])
-    is_total = " OR ".join(of_services.is_total(source.word(name)) for name in names)
+    is_total = " OR ".join(_is_total(source.word(name)) for name in names)
     is_empty = " AND ".join(f"coalesce({source.word(name)} IN {_NOTHING}, true)" for name in node)
     where = f"(({is_total}) AND NOT {is_kept})" + (f" OR ({is_empty})" if table.platform else "")
     count = table.scalar(f"count(*) FILTER ({where})")

@@ -140,9 +140,12 @@ def copy_delimited(
         path,
         names,
         read=read | ({} if encoding == _UTF_8 else {"encoding": encoding}),
-        parse={"delimiter": delimiter, "newlines_in_values": True},
+        # A blank line counts as a row, as in spreadsheets.
+        parse={"delimiter": delimiter, "newlines_in_values": True, "ignore_empty_lines": not tolerant},
         convert={"null_values": nulls, "strings_can_be_null": True, "quoted_strings_can_be_null": False},
     )
+    if tolerant:
+        connection.execute(f"DELETE FROM {copied} WHERE coalesce({', '.join(map(quoted, names))}) IS NULL")
     return copied, unreadable + _unclosed(connection, copied, path, names, encoding), above + 2
 
 

@@ -108,7 +108,7 @@ _WAYS: Final = (
     ("wdhisyo", r"^\pL{3} (\pL{3}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2}) (\d{4}) ([+-]\d{4})$"),
 )
 #: Dates in which the order of day, month and year is not clear.
-_LOCAL: Final = rf"^(\d{{1,2}})(?:\. ?|[/-])(\d{{1,2}})(?:\. ?|[/-])(\d{{4}}|\d{{2}}){_CLOCK}"
+_LOCAL: Final = rf"^(\d{{1,2}})(?:\. ?|[/-])(\d{{1,2}})(?:\. ?|[/-])(\d{{4}}|\d{{2}})\.?{_CLOCK}"
 _IS_LOCAL: Final = r"^\d{1,2}(\. ?|[/-])\d{1,2}(\. ?|[/-])(\d{4}|\d{2})(\D|$)"
 #: Numbers that stand for instants of the years 2000 to 2100: SQL of microseconds, the first and the last.
 _COUNTS: Final = (
@@ -578,6 +578,9 @@ _MARKS: Final = (
         "元": "CNY", "rmb": "CNY", "₽": "RUB", "руб": "RUB", "ft": "HUF", "lei": "RON", "tl": "TRY",
         "sfr": "CHF", "fr": "CHF", "₩": "KRW", "원": "KRW", "грн": "UAH", "rp": "IDR", "rm": "MYR",
         "đ": "VND", "vnđ": "VND", "лв": "BGN", "₱": "PHP", "₸": "KZT", "₾": "GEL", "₡": "CRC", "₲": "PYG",
+        "ج.م": "EGP", "ر.س": "SAR", "د.إ": "AED", "د.ك": "KWD", "د.ب": "BHD", "ر.ق": "QAR", "ر.ع": "OMR",
+        "د.أ": "JOD", "د.م": "MAD", "د.ت": "TND", "د.ج": "DZD", "ل.ل": "LBP", "د.ع": "IQD",
+        "дин": "RSD", "din": "RSD", "ден": "MKD", "сом": "KGS", "тг": "KZT", "сум": "UZS",
     }
 )  # fmt: skip
 #: Currencies without a smaller unit, whose separators are of thousands.

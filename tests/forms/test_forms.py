@@ -328,7 +328,7 @@ def test_files_show_their_first_rows_and_then_the_credits(tmp_path):
     assert form.result["conversions"].sum() == 2 * len(read.events) > 0
     assert f"Read 1 visit and {len(read.events)} conversion" in shown(form)
     # What was understood stands beside the result.
-    assert "Shopify orders" in shown(form).split('class="attrib-notes"')[1]
+    assert "1 voided left out" in shown(form).split('class="attrib-notes"')[1]
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Final
 
 import duckdb
 
-from attrib_ds.contract.identifiers import CURRENCIES
+from attrib_ds.contract.identifiers import code_of
 from attrib_ds.importers.columns import inner
 from attrib_ds.records import written_values
 from attrib_ds.records.sources import ROW, Source, quoted
@@ -134,7 +134,7 @@ KINDS: Final[dict[str, Callable[[str], object]]] = {
     "phone": _looks_like_phone,
     "code": _CODE.fullmatch,
     "float": _FLOAT_ID.fullmatch,
-    "currency": lambda text: text.upper() in CURRENCIES,
+    "currency": lambda text: code_of(text) is not None,
     "medium": lambda text: text.lower() in WORDS["medium"],
     "source": lambda text: text.lower() in WORDS["source"],
     "runtime": lambda text: text.lower() in WORDS["runtime"],
@@ -227,6 +227,13 @@ def currencies_in(column: str) -> list[str]:
     return found if at_end is not None or len(found) > 1 else []
 
 
+#: Letters of Cyrillic as Latin ones without accents, as most lists of names have them.
+_LATIN: Final = str.maketrans(
+    dict(zip("абвгдђежзијклмнопрстћуфхцчшѕы", "abvgddezzijklmnoprstcufhccszy", strict=True))
+    | {"љ": "lj", "њ": "nj", "џ": "dz", "й": "i", "ѓ": "g", "ќ": "k", "щ": "st", "ъ": "a", "ь": ""}
+)
+
+
 @cache
 def weight(role: str, name: str) -> int:
     """Return how much the name of a column speaks for a role; at most 0 if it does not.
@@ -252,6 +259,7 @@ def weight(role: str, name: str) -> int:
     }
     for word in filter(EASTERN.search, words):
         parts |= {word[at : at + size] for at in range(len(word)) for size in range(2, _LONGEST_WORD + 1)}
+    parts |= {part.translate(_LATIN) for part in parts}
     best, worst, whole = 0, 0, {"".join(words)}
     for each, points, pattern, is_whole in _weights():
         if each == role and points > best and any(map(pattern.fullmatch, whole if is_whole else parts)):
@@ -283,6 +291,7 @@ def names_level(level: str, name: str) -> bool:
     """
     names = {name, next(filter(str.strip, reversed(_SEGMENTS.split(name))), name)}
     joined = {"".join(words_of(each)) for each in names}
+    joined |= {each.translate(_LATIN) for each in joined}
     joined |= {_BEFORE_LEVEL.sub("", each) for each in joined}
     joined |= {_OF_NAME.sub("", each) for each in joined}
     return any(

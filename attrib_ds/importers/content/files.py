@@ -8,7 +8,7 @@ import sqlite3
 import string
 import unicodedata
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -33,6 +33,7 @@ from attrib_ds.records.written_files import WORKBOOKS
 #: A number with the sign of a currency.
 _PRICE: Final = "(?<![^\\s,;|\"'(+-])({0})\\s?-?\\d|\\d\\s?({0})(?![^\\s,;|\"').-])".format("|".join(SIGNS))
 _LETTERS: Final = Path(__file__).with_name("letters.tsv").read_text(encoding="utf-8").splitlines()[2:]
+_WORD: Final = re.compile(r"[^\s\d,;|\"'.()\[\]:/<>=-]+")
 _START_BYTES: Final = 1 << 16
 _MOST_BYTES: Final = 1 << 28
 #: Lines of frames as clients of databases draw them, and those of ASCII.
@@ -53,16 +54,26 @@ _COMMON: Final[dict[str, tuple[str, int]]] = {
     "cp932": ("euc_jp", 0xCF), "euc_jp": ("euc_jp", 0xCF), "gb18030": ("gb2312", 0xD7),
     "big5": ("big5", 0xC6), "cp949": ("euc_kr", 0xC8),
 }  # fmt: skip
-_TOTAL: Final = (
-    r"^\*{1,3}$|^((grand|overall) "
-    r")?(totals?|sub-?totals?|summe|gesamt\w*|totale?|totaux|totaal|totalt|suma|razem|toplam"
-    r"|合計|合计|总计)( .*|:.*)?$"
+_TOTAL: Final = re.compile(r"\*{1,3}$|((grand|overall) )?(sub-?)?(totals?|totaux|gesamt\w*)\b", re.IGNORECASE)
+#: Points of a name of amounts that names a sum.
+_TELLS: Final = 5
+#: What spreadsheets and services write before a text so that it stays one.
+_GUARD: Final = '^(?:[`\'\\t]|="(.*)"$)'
+#: A name and its value in a line of a log.
+_PAIR: Final = re.compile(
+    r"""(?:^|(?<=[\s,;|]))([A-Za-z_][\w.@-]*)=(?:"((?:[^"\\]|\\.)*)"|([^\s"]*?)(?=[,;|]?(?:\s|$)))"""
 )
+_FEW_PAIRS: Final = 2
+#: Rows that may have totals.
+_LAST_ROWS: Final = 5
+#: Rows of labels below a header.
+_MOST_LABELS: Final = 2
 #: Types of columns, which databases print below the header.
 _TYPE: Final = re.compile(
     r"((Nullable|LowCardinality)\()?(U?Int\d+|Float\d+|String|FixedString|Decimal\d*|DateTime(64)?|Date(32)?"
-    r"|Enum(8|16)|UUID|Bool|IPv[46]|Array|varchar|text|integer|bigint|numeric|timestamp|double( precision)?"
-    r"|boolean|character varying|date|int|float|string|number)(\(.*\))?\)?",
+    r"|Enum(8|16)|UUID|Bool|IPv[46]|Array|varchar|text|integer|bigint|numeric"
+    r"|timestamp( with(out)? time zone)?|double( precision)?|boolean|character varying|date|int|float"
+    r"|string|number)(\(.*\))?\)?",
     re.IGNORECASE,
 )
 _NULLS: Final = ("NULL", "\\N", "")
@@ -128,6 +139,8 @@ def _from_file(
         source = _from_tables(connection, dumps.tables_of(_whole(path, encoding)), path, argument)
         if source is not None:
             return source
+    elif _are_pairs(text.splitlines()[:-1] or [text]):
+        table = _of_pairs(_whole(path, encoding))
     elif any(line.startswith(_LOG_HEADER) for line in text.splitlines()[:10]):
         table = _of_log(_whole(path, encoding))
     elif any(_RULE.fullmatch(line.translate(_FRAME)) for line in text.splitlines()[:20]):
@@ -274,6 +287,25 @@ def _of_log(text: str) -> pa.Table | None:
     return _table([names, *csv.reader(body, delimiter=mark)], nulls=("-", ""))
 
 
+def _are_pairs(lines: Sequence[str]) -> bool:
+    """Return whether lines have names of their own beside each value, as logs have."""
+    filled = [line for line in lines[:20] if line.strip()]
+    return bool(filled) and all(len(_PAIR.findall(line)) > _FEW_PAIRS for line in filled)
+
+
+def _of_pairs(text: str) -> pa.Table | None:
+    """Return the rows of a log whose lines are pairs of a name and a value, behind an instant or words."""
+    rows = []
+    for line in filter(str.strip, text.splitlines()):
+        pairs = [*_PAIR.finditer(line)]
+        head = line[: pairs[0].start()].strip() if pairs else line
+        at = re.match(r"\[?(\d{4}[-/]\d\d[-/]\d\d[T ][\d:.,]+(?: ?[+-]\d\d:?\d\d|Z)?)\]?\s*", head)
+        row = {"time": at[1], "event": head[at.end() :]} if at else {"event": head}
+        rows.append(row | {found[1]: (found[2] or found[3]).replace('\\"', '"') for found in pairs})
+    names = [*dict.fromkeys(name for row in rows for name in row if any(each.get(name) for each in rows))]
+    return _table([names, *([row.get(name, "") for name in names] for row in rows)])
+
+
 def _of_printout(text: str, argument: str) -> pa.Table | None:
     """Return the rows of a table in a frame of dashes and bars, as the clients of databases print it."""
     lines = text.splitlines()
@@ -352,19 +384,18 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
     with text_files.open_binary(path) as file:
         content = file.read(_START_BYTES * 16)
     scores: dict[str, tuple[float, str]] = {}
+    readings: dict[str, tuple[str, set[str], set[str]]] = {}
     for line in _LETTERS:
-        encodings, letters, words = line.split("\t")
+        encodings, letters, listed = line.split("\t")
+        words = {*listed.split()}
         for encoding in encodings.split():
-            try:
-                text = content.decode(encoding)
-            except UnicodeDecodeError as error:
-                if error.start < len(content) - 4:
-                    continue
-                text = content[: error.start].decode(encoding)
-            score = _score(text, letters or encoding, words.split())
+            if encoding not in readings:
+                readings[encoding] = _words_in(content, encoding)
+            text, foreign, plain = readings[encoding]
+            score = _score(foreign, letters or encoding, words)
             # Words of ASCII decide between languages whose letters fit alike.
-            score += len({*words.split()} & {*re.findall("[a-z]{3,}", text.lower())}) / 1_000
-            score += 2 if re.search(_PRICE, text) else 0
+            score += len(words & plain) / 1_000
+            score += 2 if score and re.search(_PRICE, text) else 0
             if score > scores.get(encoding, (-1.0, ""))[0]:
                 scores[encoding] = (score, text)
     ranked = sorted(scores.items(), key=lambda item: -item[1][0])
@@ -392,12 +423,23 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
     return best
 
 
-def _score(text: str, letters: str, words: Sequence[str]) -> float:
+def _words_in(content: bytes, encoding: str) -> tuple[str, set[str], set[str]]:
+    """Return the start of a text in an encoding, its words with foreign letters and those in ASCII."""
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        text = content[: error.start].decode(encoding) if error.start >= len(content) - 4 else ""
+    if re.search("[\x80-\x9f]", text):
+        return "", set(), set()
+    foreign = {word for word in _WORD.findall(text) if not word.isascii()}
+    return text, foreign, {*re.findall("[a-z]{3,}", text.lower())}
+
+
+def _score(found: Collection[str], letters: str, words: Collection[str]) -> float:
     """Return the share of the words with foreign letters that a language has, and more for known words.
 
     Of languages of the East, common characters stand for its letters, and the encoding for the language.
     """
-    found = {word for word in re.findall(r"[^\s\d,;|\"'.()\[\]:/<>=-]+", text) if not word.isascii()}
     if not found:
         return 0
     if letters in _COMMON:
@@ -410,7 +452,7 @@ def _score(text: str, letters: str, words: Sequence[str]) -> float:
     own |= set(string.ascii_letters) if min(letters) < "\u0250" else set()
     fits: int = sum(
         all(c in own or (c.isascii() and not c.isalpha()) for c in word)
-        and (word.islower() or word.istitle() or word.isupper())
+        and (word.islower() or word.istitle() or word.isupper() or word == word.swapcase())
         for word in found
     )
     known = sum(word.lower() in words for word in found)
@@ -438,7 +480,15 @@ _DIGITS: Final = (
     "".join(chr(zero + digit) for zero in (0x660, 0x6F0, 0x966, 0xE50, 0xFF10) for digit in range(10)) + "٫٬"
 )
 _ASCII: Final = "0123456789" * 5 + ".,"
-_FOREIGN, _LETTER = re.compile(f"[{_DIGITS}]"), re.compile(r"[^\W\d_]")
+_FOREIGN: Final = re.compile(f"[{_DIGITS}]")
+#: Words for the halves of a day behind a time.
+_HALF_DAYS: Final = {
+    half: rf"(\d[:.٫]\d\d)\s?({words})$"
+    for half, words in (
+        ("AM", "ص|صباحا|صباحًا|ق[.]ظ[.]?|ÖÖ|SA|de[.]?|dop[.]?|पूर्वाह्न|ก่อนเที่ยง"),
+        ("PM", "م|مساء|مساءً|ب[.]ظ[.]?|ÖS|CH|du[.]?|odp[.]?|अपराह्न|หลังเที่ยง"),
+    )
+}
 
 
 def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str]) -> Source:
@@ -446,27 +496,33 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
     texts = [name for name, kind in source.types.items() if kind == "VARCHAR"]
     if not texts or not source.rows:
         return source
-    source = _without_types(connection, source)
+    source = _with_labels(connection, _without_types(connection, source), said)
+    texts = [name for name, kind in source.types.items() if kind == "VARCHAR"]
     is_header = " AND ".join(
         f"coalesce(trim({quoted(name)}) = {literal(name.strip())}, false)" for name in texts
     )
     words = ", ".join(map(source.word, source.columns))
-    last = connection.execute(
-        f"SELECT {quoted(ROW)}, {words} FROM {source.relation} WHERE {quoted(ROW)} >= {source.rows - 5}"
+    outer = connection.execute(
+        f"SELECT {quoted(ROW)}, {words} FROM {source.relation} "
+        f"WHERE {quoted(ROW)} = (SELECT min({quoted(ROW)}) FROM {source.relation}) "
+        f"OR {quoted(ROW)} > (SELECT max({quoted(ROW)}) FROM {source.relation}) - {_LAST_ROWS}"
     ).fetchall()
-    foreign = [
-        name
-        for name, cells in zip(source.columns, [*zip(*last, strict=True)][1:], strict=False)
-        if name in texts
-        and any(cell and _FOREIGN.search(cell) and not _LETTER.search(cell) for cell in cells)
-    ]
-    if foreign:
-        replaced = ", ".join(
-            f"translate({quoted(name)}, {literal(_DIGITS)}, {literal(_ASCII)}) AS {quoted(name)}"
-            for name in foreign
-        )
-        source = sources.selected(connection, source, f"SELECT * REPLACE ({replaced}) FROM {source.relation}")
-    totals = [row for row, *cells in last if _is_total(cells)]
+    shown = dict(zip(source.columns, [*zip(*outer, strict=True)][1:], strict=False))
+    replaced: dict[str, str] = {}
+    for name in texts:
+        cells = [*filter(None, shown.get(name, ()))]
+        if any(map(_FOREIGN.search, cells)):
+            replaced[name] = f"translate({quoted(name)}, {literal(_DIGITS)}, {literal(_ASCII)})"
+        if cells and all(re.match(_GUARD, cell) for cell in cells):
+            replaced[name] = f"regexp_replace({quoted(name)}, {literal(_GUARD)}, '\\1')"
+        for half, pattern in _HALF_DAYS.items():
+            if any(re.search(pattern, cell) for cell in cells):
+                sql = replaced.get(name, quoted(name))
+                replaced[name] = f"regexp_replace({sql}, {literal(pattern)}, '\\1 {half}')"
+    if replaced:
+        listed = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in replaced.items())
+        source = sources.selected(connection, source, f"SELECT * REPLACE ({listed}) FROM {source.relation}")
+    totals = [row for row, *cells in outer if _is_total(cells)]
     ((headers,),) = connection.execute(f"SELECT count(*) FROM {source.relation} WHERE {is_header}").fetchall()
     if 0 < headers + len(totals) < source.rows:
         counts = ((headers, "repeated headers"), (len(totals), "totals"))
@@ -484,6 +540,34 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
         said.append(f"{display.counted(notes, 'notes')} below the table left out")
         source = replace(source, unreadable=source.unreadable.filter(pc.invert(is_note)))
     return source
+
+
+def _with_labels(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str]) -> Source:
+    """Add labels below the header, such as the questions of a survey, to the names of their columns."""
+    words = ", ".join(map(source.word, source.columns))
+    query = f"SELECT {words} FROM {source.relation} ORDER BY {quoted(ROW)} LIMIT {_MOST_LABELS}"
+    names, count = {name: name for name in source.columns}, 0
+    for row in connection.execute(query).fetchall():
+        cells = {name: " ".join(cell.split()) for name, cell in zip(names, row, strict=True) if cell}
+        same = [name for name, cell in cells.items() if _letters(cell) == _letters(name)]
+        are_objects = bool(cells) and all(cell[0] == "{" and cell[-1] == "}" for cell in cells.values())
+        if not (are_objects if count else _FEW_PAIRS < len(same) < len(names)):
+            break
+        if not count:
+            names |= {name: f"{name}: {cell}" for name, cell in cells.items() if name not in same}
+        count += 1
+    if not count:
+        return source
+    said.append(f"{display.counted(count, 'rows')} of labels below the header left out")
+    listed = ", ".join(f"{quoted(name)} AS {quoted(called)}" for name, called in names.items())
+    where = f"WHERE {quoted(ROW)} >= {count}"
+    return sources.selected(
+        connection, source, f"SELECT {quoted(ROW)}, {listed} FROM {source.relation} {where}"
+    )
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
 
 
 def _without_types(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
@@ -508,7 +592,8 @@ def _is_total(cells: Sequence[str | None]) -> bool:
     """Return whether a row begins with a word for the sum of others and has empty cells."""
     filled = [cell for cell in cells if cell not in {None, "--", "-"}]
     first = next(filter(None, cells[:2]), "")
-    return len(filled) <= len(cells) * 3 // 4 and re.match(_TOTAL, first.lower()) is not None
+    is_word = _TOTAL.match(first) is not None or evidence.weight("value", first.rstrip(":")) > _TELLS
+    return len(filled) <= len(cells) * 3 // 4 and is_word
 
 
 def _without_index(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:

@@ -35,6 +35,8 @@ _FLAGS: Final = {
 }
 #: Marks that mean no if other rows have a mark for yes. Without one, they may mean yes or no.
 _CROSSES: Final = frozenset("✗✘✕✖×❌")
+#: Amounts with decimals.
+_MONEY: Final = r"\D{0,4}\d[\d., ]*[.,]\d\d\D{0,4}"
 #: Instants that databases write for none.
 _NO_INSTANT: Final = "^(0000|0001|1[89]00-01-01|1970-01-01)"
 #: What turns a state into its opposite: a word before it, or a syllable that it begins with.
@@ -166,6 +168,8 @@ class Rows:
         self.source = source
         self.columns = [name for name in source.columns if name not in {*used}]
         self._words: dict[str, list[str] | None] = {}
+        #: Columns of what happened to orders, which look like their statuses.
+        self.events: set[str] = set()
 
     def scalar(self, sql: str) -> Any:
         """Return an aggregate of all rows."""
@@ -215,6 +219,9 @@ class Rows:
             if not words or (column not in named and len(words) > _MOST_UNNAMED):
                 continue
             classes = {word: class_of(of, word) for word in words}
+            if of == "kind" and column in self.events:
+                found.insert(0, (column, {word: _event_of(word) for word in words}))
+                continue
             if of == "status" and _are_flags(words) and (column in named or _names_state(column)):
                 # Such as captured and is_paid.
                 other = class_of("status", f"not {column}") or "pending"
@@ -224,7 +231,7 @@ class Rows:
             of_money |= {"step"} if column in named and "sale" in known else set()
             # Beside a word for refunds, words that are not known are kinds of sales.
             if of == "kind" and column in named and {*known} & {"refund", "void"}:
-                classes = {word: name or "sale" for word, name in classes.items()}
+                classes = {word: _event_of(word) for word in classes}
                 known = list(filter(None, classes.values()))
             is_kind = of == "kind" and {*known} & of_money and len(known) == len(classes)
             # Without a name, words that are all statuses are those.
@@ -240,12 +247,27 @@ class Rows:
                 2 * len(known) >= len(classes) or "undone" in known
                 if column in named
                 else 4 * len(known) >= 3 * len(classes)
-                and {*known} != {"pending", "undone"}
+                and {*known} not in ({"pending", "undone"}, {"undone"})
                 and (len(known) == len(classes) or len({*known}) > 1)
             )
             if is_kind or is_status:
                 found.append((column, classes))
         return found
+
+    def find_events(self, identity: str, value: str) -> None:
+        """Find columns of events: the refund of an order has another amount than its payment."""
+        amount = self.source.word(value)
+        kinds = dict(self.classes("kind"))
+        for column, classes in [each for each in self.classes("status") if each[0] not in kinds]:
+            done = [each for each, name in classes.items() if name == "done"]
+            back = [each for each, name in classes.items() if name == "undone" and _is_refund(each)]
+            word = f"regexp_matches({amount}, '[1-9]') AND {self.source.word(column)}"
+            paid, refunded = (
+                f"min({amount}) FILTER ({word} IN ({_listed(words)}))" for words in (done, back)
+            )
+            orders = f"SELECT 1 FROM {self.source.relation} GROUP BY {self.source.word(identity)}"
+            if done and back and self.scalar(f"EXISTS ({orders} HAVING {paid} <> {refunded})"):
+                self.events.add(column)
 
     def flagged(self, counted: Counted) -> None:
         """Leave out rows of tests, and those with a flag or an instant of their end.
@@ -432,7 +454,10 @@ class Rows:
             name
             for name in self.source.columns
             if name not in {identity, *apart}
-            and self.scalar(f"count(DISTINCT {self.source.word(name)}) = count(*)")
+            and self.scalar(
+                f"count(DISTINCT {self.source.word(name)}) = count(*) AND "
+                f"bool_and(regexp_full_match({self.source.word(name)}, '{_MONEY}')) IS NOT TRUE"
+            )
         }
         same = [name for name in self.source.columns if name not in apart]
         record = f"hash({', '.join(self.source.text(name) for name in same)})"
@@ -473,6 +498,18 @@ class Rows:
             f"SELECT *{first} FROM {relation} QUALIFY {key} IS NULL "
             f"OR ({key}, {record}) NOT IN (SELECT (id, record) FROM ({groups})) OR {is_latest}"
         )
+
+
+def _is_refund(word: str) -> bool:
+    return class_of("kind", word) == "refund"
+
+
+def _event_of(word: str) -> str:
+    """Return the kind of an event of an order, such as a failed payment."""
+    kind = class_of("kind", word)
+    if kind is not None and kind != "sale":
+        return kind
+    return "step" if class_of("status", word) in {"undone", "unpaid"} else "sale"
 
 
 def _are_of_deals(words: Iterable[str]) -> bool:

@@ -27,6 +27,10 @@ _MOSTLY, _NEARLY_ALL = 0.9, 0.95
 _LEAST_ROWS, _MOST_RIVALS, _MOST_ORDERS, _MOST_PARTS, _CENT = 4, 6, 1_000, 3, 0.011
 #: Names, folded, of ids of transactions and clicks; those of orders go before them.
 _OF_CLICK, _OF_ORDER = re.compile("transaction|click|commission"), re.compile("order|bestell|auftrag")
+#: Points of a name of amounts that decides alone.
+_CLEAR: Final = 7
+#: A word before a number.
+_NUMBERED: Final = re.compile(r"([^\W\d_]{3,})[-_ :#.]*\d+$")
 #: Seconds by which an instant and its day are less apart, in any time zone.
 _TWO_DAYS: Final = 172_800
 #: The year 2005, and the length of a day and of a year, in seconds.
@@ -47,6 +51,8 @@ def candidates(table: OwnTable, role: str) -> list[str]:
         return _ids(table, named)
     if role == "node":
         return [name for name in named if not table.profile[name].holds("runtime")]
+    if role == "user" and not named:
+        return [each.name for each in table.people.candidates() if _are_called_people(each)]
     return _suited(table, role, named) if role in _KINDS else named
 
 
@@ -91,6 +97,12 @@ def _suited(table: OwnTable, role: str, named: Sequence[str]) -> list[str]:
             if not each.holds("flag") and not (each.holds("count") and evidence.weight("date", each.name) > 0)
         ]
     found = evidence.ranked(columns, role, _KINDS[role])
+    if role == "value":
+        # Numbers of orders are amounts only if nothing else is one.
+        amounts = [
+            each for each in found if table.profile[each[1]].has_decimals or not _names_id_only(each[1])
+        ]
+        found = amounts if any(points > 0 for points, _ in amounts) else found
     fitting = {name for _, name in found}
     known = [name for name in named if name in fitting]
     if role == "date":
@@ -118,6 +130,14 @@ def _dates(
             and any(map(table.profile[name].holds, ("instant", "moment")))
         ] or [name for _, name in found if evidence.weight("change", name) > 0]
         looser = looser or [name for name in unnamed if _rises(table, name)]
+        alone = [name for _, name in found if table.profile[name].holds("instant")]
+        looser = looser or (alone if len(alone) == 1 else [])
+    if any(table.profile[name].holds("instant") for name in [*strong, *looser]):
+        # Ids may count seconds, too.
+        strong, looser = (
+            [name for name in names if table.profile[name].holds("instant") or not _names_id(name)]
+            for names in (strong, looser)
+        )
     if table.argument == "conversions":
         # A click comes before its conversion.
         later = [name for name in [*strong, *looser] if evidence.weight("click", name) <= 0]
@@ -151,6 +171,8 @@ def _values(
 def _total(table: OwnTable, named: Sequence[str], *, is_named: bool) -> str | None:
     """Return the total of the amounts, unless a well named one is not within it."""
     if table.argument != "conversions" or table.format is not None:
+        return None
+    if named and evidence.weight("value", named[0]) > _CLEAR:
         return None
     whole = [
         name
@@ -279,11 +301,9 @@ def _may_be_conversion(table: OwnTable, column: str) -> bool:
 
 
 def _is_weak_id(table: OwnTable, column: str) -> bool:
-    """Return whether a column has names without numbers, or ids that may be of something else."""
+    """Return whether a column has ids that may be of something else, or words without numbers."""
     has_numbers = f"bool_and(regexp_matches({table.word(column)}, '[0-9]'))"
-    return evidence.weight("conversion", column) == 0 or (
-        _is_name(column) and not table.scalar(f"coalesce({has_numbers}, true)")
-    )
+    return evidence.weight("conversion", column) == 0 or not table.scalar(f"coalesce({has_numbers}, true)")
 
 
 def check_equal(table: OwnTable, role: str, columns: Sequence[str]) -> None:
@@ -320,6 +340,20 @@ def _names_amount(column: str) -> bool:
     amount, identity = (partial(evidence.weight, role) for role in ("value", "conversion"))
     last = evidence.words_of(column)[-1]
     return amount(column) > identity(column) or (amount(last) != 0 and identity(last) <= 0)
+
+
+def _are_called_people(column: evidence.Column) -> bool:
+    """Return whether all values begin with one word for people, such as cust-17."""
+    words = {found and found[1] for found in map(_NUMBERED.match, filter(None, column.values))}
+    return len(words) == 1 and all(word and evidence.weight("user", word) > 0 for word in words)
+
+
+def _names_id_only(column: str) -> bool:
+    return evidence.weight("conversion", column) > 0 and not _names_amount(column)
+
+
+def _names_id(column: str) -> bool:
+    return evidence.weight("conversion", column) >= evidence.weight("date", column)
 
 
 def _is_name(column: str) -> bool:

@@ -150,17 +150,7 @@ def together(
     query = (
         f'SELECT * EXCLUDE ("#times") FROM ({most}), LATERAL (SELECT unnest(range("#times"))) AS each(one)'
     )
-    union = sql_results.read_arrow(connection, f"SELECT * EXCLUDE (one) FROM ({query}) ORDER BY ALL")
-    whole = sources.open_source(connection, union, argument="conversions")
-    found = formats.recognised(whole.columns, "conversions", name="conversions", has_people=True)
-    named = [] if found is None else found.role("conversion", whole.columns)
-    refunds = [] if found is None else formats.matching(found.less, whole.columns)
-    if named:
-        states = rows.Rows(connection, whole, named[:1]).latest_states(named[0], rows.Counted(), refunds)
-        union = (
-            union if states is None else sql_results.read_arrow(connection, states).drop_columns(sources.ROW)
-        )
-    return union
+    return sql_results.read_arrow(connection, f"SELECT * EXCLUDE (one) FROM ({query}) ORDER BY ALL")
 
 
 def count_rows(
@@ -169,9 +159,16 @@ def count_rows(
     """Return which rows of conversions count, and say it; states of one record become its latest."""
     counted = rows.Counted()
     refunds = refund_columns(table)
-    read = rows.Rows(table.connection, table.source, [name for name in (identity, value) if name])
+    used = [value or "", *(str(table.columns.get(role)) for role in ("conversion", "user", "device"))]
+    read = rows.Rows(table.connection, table.source, used)
     total = table.source.rows
+    if identity is not None and value is not None:
+        read.find_events(identity, value)
     read.by_kind(counted, has_values=value is not None)
+    if counted.kind and refunds:
+        given = f"regexp_matches({table.word(refunds[0])}, '[1-9]') AND ({counted.kind}) = 'sale'"
+        if table.scalar(f"coalesce(bool_or({given}), false)"):
+            counted.left_out[f"refunds, which {refunds[0]} has"] = f"({counted.kind}) = 'refund'"
     at = instant_of_changes(table)
     if identity is not None and (query := read.latest_states(identity, counted, refunds, at)) is not None:
         table.source = read.source = sources.selected(table.connection, table.source, query)

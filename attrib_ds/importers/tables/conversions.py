@@ -54,9 +54,9 @@ def read_conversions(
         if has_own and identity is None:
             checks.say_repeating(table)
     value = find_value(table, named, has_own_table=has_own)
-    if by_content and identity in {None, value} and "conversion" not in named:
+    if by_content and "conversion" not in named:
         table.columns |= {} if value is None else {"value": value}
-        identity = code_of_rows(table)
+        identity = code_of_rows(table, None if identity == value else identity)
     if by_content and identity is not None and "conversion" not in named:
         identity = refunds.shared_id(table, identity, value)
     take_word(table, "conversion", identity)
@@ -223,9 +223,17 @@ def _add_up(
     return summed, pd.concat([rejected, to_pandas(left_out)], ignore_index=True)
 
 
-def code_of_rows(table: OwnTable) -> str | None:
-    """Return the first column of codes that tell all rows or instants apart, or that are like #17."""
-    at = table.select["date"]
+def code_of_rows(table: OwnTable, identity: str | None) -> str | None:
+    """Return the column of ids, else the first one of codes that tell rows or instants apart or are like #17.
+
+    Ids that only stand in the first line of each order give way to codes in all of its lines.
+    """
+    at, is_line = table.select["date"], "true"
+    if identity is not None:
+        if table.scalar(f"count({table.word(identity)}) = count(*)"):
+            return identity
+        own = table.word(identity)
+        is_line = f"bool_and({{0}} IN (SELECT {{0}} FROM {table.relation} WHERE {own} IS NOT NULL))"
     found = [
         each.name
         for each in table.unused()
@@ -239,9 +247,10 @@ def code_of_rows(table: OwnTable) -> str | None:
         codes, pairs, instants = (f"count(DISTINCT {each})" for each in (word, f"({word}, {at})", at))
         tells = f"{codes} = {pairs} AND {instants} > 2 AND {instants} >= {_MOSTLY} * {codes}"
         numbered = f"bool_and(regexp_matches({word}, '^#[0-9]+$'))"
-        if table.scalar(f"count({word}) = count(*) AND ({numbered} OR {codes} = count(*) OR {tells})"):
+        is_code = f"count({word}) = count(*) AND ({numbered} OR {codes} = count(*) OR {tells})"
+        if table.scalar(f"{is_code} AND {is_line.format(word)}"):
             return name
-    return None
+    return identity
 
 
 def occurred(events: pa.Table) -> str:

@@ -48,6 +48,8 @@ def find_node(
     if filled:
         return [*filled[:1], *_campaigns_of(table, filled[0])]
     of_levels = [table.with_names(LEVEL_NAMES[level]) for level in ("source", "medium", "campaign")]
+    # Where an event was sent from, such as web or app, is no source.
+    of_levels = [[name for name in names if not table.profile[name].holds("runtime")] for names in of_levels]
     parts = [column for columns in of_levels for column in list(filter(table.is_filled, columns))[:1]]
     if not of_nodes and (len(parts) < len(LEVEL_NAMES) or table.levels):
         by_content = _levels_by_content(table)
@@ -124,16 +126,22 @@ def _levels_by_content(table: OwnTable) -> list[str]:
             by_name["campaign"] = rest
     if not any(by_name.values()):
         # Such as the source of an enquiry.
-        ends = {
-            each.name: words[-1]
-            for each in columns
-            if each.distinct > 1 and not each.holds("runtime") and not each.holds("amount")
-            if len(words := evidence.words_of(each.name)) > 1 and not _OTHER_SOURCES & {*words}
-        }
-        for name in [name for name, word in ends.items() if evidence.names_level("node", word)][:1]:
+        free = [each for each in columns if each.distinct > 1 and not each.holds("runtime")]
+        words = {each.name: evidence.words_of(each.name) for each in free if not each.holds("amount")}
+        nouns = {name: of[-1] for name, of in words.items() if len(of) > 1 and not _OTHER_SOURCES & {*of}}
+        # Many languages have the noun first.
+        first = {name: words[name][0] for name in nouns if _may_be_campaign(table.profile[name])}
+        for name in [
+            name for of in (nouns, first) for name, word in of.items() if evidence.names_level("node", word)
+        ][:1]:
             return [name, *_campaigns_of(table, name)]
         by_name = {
-            level: [name for name, word in ends.items() if evidence.names_level(level, word)]
+            level: [
+                name
+                for of in (nouns, first)
+                for name, word in of.items()
+                if evidence.names_level(level, word)
+            ]
             for level in levels
         }
     if not any(by_name.values()):
@@ -291,6 +299,14 @@ def take_views(table: OwnTable, page: str, referrer: str | None) -> None:
         "is_derived": f"{words.get('campaign', 'NULL')} IS NULL AND "
         f"coalesce(lower({words.get('medium', 'NULL')}) IN ('organic', 'referral', '(none)'), false)",
     }
+
+
+def has_address(table: OwnTable) -> str:
+    """Return SQL for the rows with a page, a referrer or parameters, which other events lack."""
+    clicks = [table.word(column) for name in CLICK_IDS for column in table.with_names([name])]
+    page = table.word(str(table.columns["page"]))
+    known = [page, table.select["came_from"], *(table.select[level] for level in LEVEL_NAMES), *clicks]
+    return f"coalesce({', '.join(known)}) IS NOT NULL"
 
 
 def warn_of_unused(table: OwnTable) -> None:

@@ -83,10 +83,9 @@ class Table:
             raise errors.InvalidRequest(
                 f"{argument}: {value!r} looks like a value; if the header is missing, add a row of names"
             )
+        self.source = files.tidied(connection, self.source, said)
         if self.format is not None:
             self.source, self.note = self.format.applied(connection, self.source)
-        else:
-            self.source = files.tidied(connection, self.source, said)
         #: The columns that the file has.
         self.header = {*self.source.columns}
         if said:

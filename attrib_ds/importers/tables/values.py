@@ -6,9 +6,8 @@ from typing import Final
 
 from attrib_ds import errors
 from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
-from attrib_ds.importers import formats as of_services
 from attrib_ds.importers.columns import COMMON_NAMES, Named, folded
-from attrib_ds.importers.content import evidence, minor_units
+from attrib_ds.importers.content import evidence, minor_units, rows
 from attrib_ds.importers.tables.candidates import candidates, check_equal
 from attrib_ds.importers.tables.own_table import OwnTable
 from attrib_ds.importers.tables.roles import find_column
@@ -96,11 +95,10 @@ def remaining_columns(table: OwnTable) -> list[str]:
 
 def refund_columns(table: OwnTable) -> list[str]:
     """Return the columns of amounts that were given back, unless another one has what remains."""
-    if table.format is not None:
-        return of_services.matching(table.format.less, table.source.columns)
     names = [
         *table.with_names(COMMON_NAMES["refund"]),
         *(name for name in table.source.columns if evidence.weight("refund", name) > 0),
+        *(name for name in table.source.columns if _names_refund(name)),
     ]
     amounts = [name for name in dict.fromkeys(names) if table.profile[name].holds("amount")]
     flags = [
@@ -109,6 +107,14 @@ def refund_columns(table: OwnTable) -> list[str]:
         if table.scalar(f"coalesce(bool_and({table.word(name)} IN ('0', '1')), true)")
     ]
     return [] if remaining_columns(table) else [name for name in amounts if name not in flags]
+
+
+def _names_refund(column: str) -> bool:
+    """Return whether the name of a column is a state of what was given back, such as returned (EUR)."""
+    name, code = evidence.currency_at_end(column)
+    return (
+        code is not None and rows.class_of("status", name) == "undone" and rows.class_of("kind", name) is None
+    )
 
 
 def find_minor_units(table: OwnTable, value: str, currency: str | None, code: str | None) -> None:
@@ -204,6 +210,10 @@ def take_less(table: OwnTable, named: Mapping[str, Named]) -> None:
     for column in found if "value" in table.select else ():
         table.less = column
         take_number(table, "refund", column, optional_if="true", default="0")
+        is_back = f"coalesce({table.select['value']}, 0) = 0 AND {table.select['refund']} <> 0"
+        if table.scalar(f"coalesce(bool_or({is_back}), false)"):
+            # Refunds in rows of their own have no value.
+            table.select["kind"] = f"CASE WHEN {is_back} THEN 'refund' ELSE 'sale' END"
         table.select["value"] = f"round(({table.select['value']}) - abs({table.select.pop('refund')}), 6)"
 
 
