@@ -186,9 +186,10 @@ def read_tables(
     if idle:
         warn(f"the reading names columns for {', '.join(idle)}, which no file has; they are not used")
     connection = scratch.open_database()
-    single, own, marks = None, None, {}
+    single = own = None
+    mark: dict[str, Named] = {}
     if conversions is None and asked.conversion_page is None:
-        single, own, marks = own_sources.alone(connection, touchpoints, reading)
+        single, own, mark = own_sources.alone(connection, touchpoints, reading)
     formats = reading.formats("touchpoints")
     touch_table = own.table if own else None
     touch_table = touch_table or OwnTable(
@@ -198,9 +199,9 @@ def read_tables(
     if single is not None and own is None and single.format is touch_table.format is None:
         # A file may have a list of each.
         conversions = touchpoints if single.header != touch_table.header else None
-    if single is not None and marks and conversions is None:
-        divide(touch_table, single, *marks.values(), named)
-        conversions, reading = touchpoints, replace(reading, columns={**marks, **named})
+    if single is not None and mark and conversions is None:
+        divide(touch_table, single, str(*mark.values()), named)
+        conversions, reading = touchpoints, replace(reading, columns={**mark, **named})
     if touch_table.format is not None and touch_table.format.reader == "read_matomo" and conversions is None:
         warn(touch_table.note)
         visits = exports.read_matomo(

@@ -9,12 +9,12 @@ import duckdb
 
 from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.importers.columns import folded, names_of
+from attrib_ds.importers.columns import Named, folded, names_of
 from attrib_ds.importers.content import evidence
 from attrib_ds.importers.formats import known_formats
 from attrib_ds.importers.reading import Reading
 from attrib_ds.importers.tables.candidates import candidates
-from attrib_ds.importers.tables.divided import marks_of_orders
+from attrib_ds.importers.tables.divided import mark_of_orders
 from attrib_ds.importers.tables.nodes import LEVEL_NAMES, find_node, find_views, level_of
 from attrib_ds.importers.tables.own_table import OwnTable
 from attrib_ds.records import export_tables, sources
@@ -198,7 +198,7 @@ def _has_leads(table: OwnTable) -> bool:
 
 def alone(
     connection: duckdb.DuckDBPyConnection, rows: object, reading: Reading
-) -> tuple[OwnTable | None, OwnSource | None, dict[str, str]]:
+) -> tuple[OwnTable | None, OwnSource | None, dict[str, Named]]:
     """Return a single table as conversions, if it can be, and the source of its rows, if they are orders.
 
     If only some rows are orders, the last value is the column that tells which, by its role.
@@ -207,8 +207,8 @@ def alone(
         table = OwnTable(connection, rows, "conversions", reading.formats("touchpoints"))
     except InvalidRequest:
         return None, None, {}
-    if marks := marks_of_orders(table, reading.columns):
-        return table, None, marks
+    if mark := mark_of_orders(table, reading.columns):
+        return table, None, mark
     columns = table.source.columns
     has_orders = not any(each.fits(columns) for each in known_formats() if each.holds == "touchpoints")
     if table.format is None and has_orders:

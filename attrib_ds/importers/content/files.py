@@ -33,6 +33,7 @@ from attrib_ds.records.written_files import WORKBOOKS
 #: A number with the sign of a currency.
 _PRICE: Final = "(?<![^\\s,;|\"'(+-])({0})\\s?-?\\d|\\d\\s?({0})(?![^\\s,;|\"').-])".format("|".join(SIGNS))
 _LETTERS: Final = Path(__file__).with_name("letters.tsv").read_text(encoding="utf-8").splitlines()[2:]
+_OF_DOS, _RARE = {"cp850", "cp852", "cp857", "cp866"}, 0.4
 _WORD: Final = re.compile(r"[^\s\d,;|\"'.()\[\]:/<>=-]+")
 _START_BYTES: Final = 1 << 16
 _MOST_BYTES: Final = 1 << 28
@@ -64,6 +65,10 @@ _PAIR: Final = re.compile(
     r"""(?:^|(?<=[\s,;|]))([A-Za-z_][\w.@-]*)=(?:"((?:[^"\\]|\\.)*)"|([^\s"]*?)(?=[,;|]?(?:\s|$)))"""
 )
 _FEW_PAIRS: Final = 2
+#: An instant before the pairs, which may lack its year.
+_STAMP: Final = re.compile(
+    r"\[?(\d{4}[-/]\d\d[-/]\d\d[T ][\d:.,]+(?: ?[+-]\d\d:?\d\d|Z)?|[A-Z][a-z]{2} +\d+ [\d:]+)\]?\s*"
+)
 #: Rows that may have totals.
 _LAST_ROWS: Final = 5
 #: Rows of labels below a header.
@@ -299,7 +304,7 @@ def _of_pairs(text: str) -> pa.Table | None:
     for line in filter(str.strip, text.splitlines()):
         pairs = [*_PAIR.finditer(line)]
         head = line[: pairs[0].start()].strip() if pairs else line
-        at = re.match(r"\[?(\d{4}[-/]\d\d[-/]\d\d[T ][\d:.,]+(?: ?[+-]\d\d:?\d\d|Z)?)\]?\s*", head)
+        at = _STAMP.match(head)
         row = {"time": at[1], "event": head[at.end() :]} if at else {"event": head}
         rows.append(row | {found[1]: (found[2] or found[3]).replace('\\"', '"') for found in pairs})
     names = [*dict.fromkeys(name for row in rows for name in row if any(each.get(name) for each in rows))]
@@ -396,6 +401,8 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
             # Words of ASCII decide between languages whose letters fit alike.
             score += len(words & plain) / 1_000
             score += 2 if score and re.search(_PRICE, text) else 0
+            # Those of DOS are rare.
+            score -= _RARE if encoding in _OF_DOS else 0
             if score > scores.get(encoding, (-1.0, ""))[0]:
                 scores[encoding] = (score, text)
     ranked = sorted(scores.items(), key=lambda item: -item[1][0])

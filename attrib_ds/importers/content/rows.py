@@ -208,7 +208,7 @@ class Rows:
 
     def classes(self, of: str) -> list[tuple[str, dict[str, str | None]]]:
         """Return the columns of statuses or kinds, with the class of each of their words."""
-        found = []
+        found: list[tuple[str, dict[str, str | None]]] = []
         named = self.named(of)
         # Answers that people write in a form are not statuses.
         others = [

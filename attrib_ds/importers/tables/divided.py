@@ -15,7 +15,7 @@ from attrib_ds.importers.tables.values import find_value
 _LEAST_SHARE, _MOST_SHARE = 0.3, 0.1
 
 
-def marks_of_orders(table: OwnTable, named: Mapping[str, Named]) -> dict[str, str]:
+def mark_of_orders(table: OwnTable, named: Mapping[str, Named]) -> dict[str, Named]:
     """Return the column that orders have and visits have not, by its role; none of another table.
 
     It is an id of orders or an amount. The sources are in the rows without it.
