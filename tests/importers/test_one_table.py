@@ -104,6 +104,21 @@ u-2,2025-09-02 08:00,A friend,,True
     assert read(survey, orders) == (ORDERS, expected)
 
 
+@pytest.mark.parametrize(
+    ("day", "said"), [("2025-09-01", "the date is Ended, the only"), ("1990-09-01", ""), ("2099-09-01", "")]
+)
+def test_the_only_instants_are_dates_unless_they_are_of_births_or_to_come(day, said, tmp_path):
+    (tmp_path / "visits.csv").write_text(f"user,channel,Ended\nu-1,Search,{day}\nu-2,Mail,{day}\n")
+    orders = "user,order_id,time,total\nu-1,A-1,2025-09-01 09:00,20.50\n"
+    (tmp_path / "orders.csv").write_text(orders)
+    files_of = (tmp_path / "visits.csv", tmp_path / "orders.csv")
+    if said:
+        assert said in at.read_journeys(*files_of).notes[0]
+    else:
+        with pytest.raises(at.errors.InvalidRequest, match="read as a date|looks like the date"):
+            at.read_journeys(*files_of)
+
+
 def test_the_instant_of_a_source_shares_a_word_of_its_name(read):
     text = """Order no,Order time,Customer,Arrival source,Arrival time,Total
 A-1,2025-09-01 09:00,u-1,Search,2025-09-01 08:00,20.50

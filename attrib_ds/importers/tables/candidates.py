@@ -131,7 +131,7 @@ def _dates(
         ] or [name for _, name in found if evidence.weight("change", name) > 0]
         looser = looser or [name for name in unnamed if _rises(table, name)]
         alone = [name for _, name in found if table.profile[name].holds("instant")]
-        looser = looser or (alone if len(alone) == 1 else [])
+        looser = looser or (alone if len(alone) == 1 and _is_past(table, alone[0]) else [])
     if any(table.profile[name].holds("instant") for name in [*strong, *looser]):
         # Ids may count seconds, too.
         strong, looser = (
@@ -214,6 +214,16 @@ def _repeated_total(table: OwnTable, amounts: Sequence[str]) -> str | None:
             if not ((span[total] > 0) | (apart >= _CENT)).any() and 2 * (apart < _CENT).sum() > len(apart):
                 return amounts[total]
     return None
+
+
+def _is_past(table: OwnTable, column: str) -> bool:
+    """Return whether instants are of this century and not to come, unlike those of births or dues."""
+    at = f"epoch({table.instants.moment(column)})"
+    is_past = f"min({at}) > {_FIRST_SECOND} AND max({at}) < epoch(now()) + {_DAY}"
+    if not table.scalar(f"coalesce({is_past}, true)"):
+        return False
+    table.say(f"the date is {column}, the only column of instants")
+    return True
 
 
 def _rises(table: OwnTable, column: str) -> bool:
