@@ -94,14 +94,9 @@
     for (const name of names.split(" ")) addEventListener(name, (event) => safely(() => work(event)), options);
   }
 
-  /** @returns {string} a random UUID, also on pages without TLS */
+  /** @returns {string} a random UUID, also on pages without TLS: browsers put one into the URL of an object */
   function newId() {
-    return (
-      crypto.randomUUID?.() ||
-      "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (digit) =>
-        (+digit ^ (crypto.getRandomValues(new Uint8Array(1))[0] & (15 >> (+digit / 4)))).toString(16),
-      )
-    );
+    return crypto.randomUUID?.() || URL.createObjectURL(new Blob()).slice(-36);
   }
 
   /** @returns {string} a UUID that begins with the time, by which the service finds whether it has the hit */
@@ -303,7 +298,6 @@
   function send(message) {
     look();
     message.attempts += 1;
-    message.isLast = isEnding;
     const { path } = message;
     fetch(base + path, {
       method: "POST",
@@ -324,6 +318,7 @@
         if (isDebugged && !ok) console.warn("attrib:", message.content, text);
       })
       .catch(() => retry(message));
+    message.isLast = isEnding;
   }
 
   /** @param {Message} message @param {string | null} [seconds] */
@@ -396,7 +391,6 @@
    * @param {boolean} [isOver] whether events under way are lost, too */
   function flush(isOver) {
     isEnding = true;
-    // First of all, since Firefox does not let a page finish whose tab is closed.
     waiting.forEach(keep);
     for (const message of waiting) if (!message.isLast && (isOver || !message.attempts || message.path === "c")) send(message);
     isEnding = false;
@@ -597,14 +591,15 @@
     // Routers that use the Navigation API do not call the history; what both report counts once.
     const turn = /** @param {any} event */ ({ navigationType: type }) => safely(type === "replace" ? showReplaced : show);
     window.navigation?.addEventListener("currententrychange", turn);
-    // Phones end hidden pages without a word.
+    // Phones end hidden pages without a word. Firefox stops the first of both when a tab is closed: the second goes on.
     on("pagehide visibilitychange", ({ type }) => {
-      if (isEnding || (type !== "pagehide" && !document.hidden)) return;
+      // The page may send more when it hears that it ends.
+      const isOver = isEnding || type === "pagehide";
+      if (!isOver && !document.hidden) return;
       isEnding = true;
       settle();
       flush(true);
-      // The page may send more when it hears that it ends.
-      isEnding = type === "pagehide";
+      isEnding = isOver;
     });
     // What the visitor chooses in other tabs.
     if (channel) channel.onmessage = ({ data }) => safely(() => (data ? isDenied || grant(true) : deny(true)));
