@@ -206,7 +206,7 @@ class Run:
             with self.world.lock:
                 sent = late(self.world.sent)
             wrong += sum(body.get("trackerId") == old or cookie is not None for _, body, cookie in sent)
-            wrong += not is_sent or "attrib-shop" in self.one.js("document.cookie")
+            wrong += not is_sent or "attrib-shop=" in self.one.js("document.cookie")
             self.one.turn_to(second)
             self.one.close_tab()
             self.one.turn_to(first)
