@@ -165,8 +165,12 @@
   function grant(isHeard) {
     isGranted = true;
     if (isStored || refuses || isAsking) return release();
+    findHome();
     // An echo would come after consent was withdrawn again, and a cookie is no news.
-    if (!isHeard && !readCookie()) channel?.postMessage(true);
+    if (!isHeard && !readCookie()) {
+      if (read(latest) === "") writeCookie(id, home, 600, latest);
+      channel?.postMessage(true);
+    }
     isAsking = true;
     held ||= [];
     if (!brought) return store();
@@ -182,14 +186,11 @@
   function store(given) {
     // Meanwhile the visitor may have withdrawn consent.
     if (!isGranted) return;
-    findHome();
-    const former = readCookie();
-    const found = given || former;
+    const found = given || readCookie();
     if (found) id = found;
     // The service sets the cookie itself where it is part of the site.
-    if (!base.startsWith(location.origin + "/") || former !== id) writeCookie(id);
-    if (read(latest) === "") writeCookie(id, home, 600, latest);
-    isStored = !!(former || readCookie());
+    if (!base.startsWith(location.origin + "/") || read(cookie) !== id) writeCookie(id);
+    isStored = !!readCookie();
     if (isStored) {
       if (isDated) safely(takeKept);
       // The page view again, under the id that lasts: the service joins the visit so far to it.
@@ -607,8 +608,10 @@
       flush(true);
       isEnding = isOver;
     });
-    // What the visitor chooses in other tabs.
-    if (channel) channel.onmessage = ({ data }) => safely(() => (data ? isDenied || grant(true) : read(latest) || deny(true)));
+    // What the visitor chooses in other tabs, unless the cookie has later news.
+    if (channel)
+      channel.onmessage = ({ data }) =>
+        safely(() => (data ? isDenied || read(latest) === "" || grant(true) : read(latest) || deny(true)));
     on("pageshow", ({ persisted }) => {
       // The browser shows a page again that it had kept.
       isEnding = false;

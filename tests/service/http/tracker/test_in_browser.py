@@ -388,6 +388,13 @@ def test_a_page_that_hears_of_consent_does_not_tell_it_again(page, script):
         page.evaluate("other.postMessage(false)")
         page.wait_for_function("!document.cookie")
         assert page.evaluate("typeof isTold") == "undefined"
+        # Nor does late news of consent outweigh that it was withdrawn since.
+        page.evaluate(
+            "third = new BroadcastChannel('attrib-shop'); heard = 0; third.onmessage = () => { heard++ };"
+            "document.cookie = 'attrib-shop~='; other.postMessage(true); other.postMessage(false)"
+        )
+        page.wait_for_function("heard == 2")
+        assert page.evaluate("document.cookie") == "attrib-shop~="
 
 
 def test_g200_global_privacy_control_keeps_anything_from_being_stored(page, script):
