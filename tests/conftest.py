@@ -14,6 +14,7 @@ import support.no_iri_grammar  # noqa: F401
 from _pytest.doctest import DoctestItem
 from cryptography.hazmat.primitives import serialization
 from hypothesis import HealthCheck, Phase, settings
+from support import sample_copies
 from support.few_cases import keep_few_cases
 from support.flaky_tests import pytest_sessionfinish, pytest_terminal_summary  # noqa: F401
 
@@ -37,6 +38,11 @@ settings.register_profile("exploring", _unhurried, max_examples=100)
 settings.load_profile("quick")
 
 
+def pytest_configure(config):
+    # Hooks of this file would not be called for examples, which are in another folder.
+    config.pluginmanager.register(sample_copies)
+
+
 def pytest_addoption(parser):
     parser.addoption("--cases", type=int, metavar="N", help="run at most N cases of each test")
 
@@ -54,7 +60,7 @@ def pytest_collection():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Call examples on the sample project slow: loading it takes over a second each time."""
+    """Call examples on the sample project slow."""
     for item in items:
         if isinstance(item, DoctestItem) and any(
             "sample_project()" in example.source for example in item.dtest.examples

@@ -407,6 +407,7 @@ def shown(result):
     return list(result) if isinstance(result, tuple) else [result]
 
 
+@pytest.mark.few(6)
 # One of a form and one of the protocol are enough for every run.
 @pytest.mark.parametrize(
     "form", ["Polars", *(pytest.param(form, marks=pytest.mark.large) for form in ("Arrow", "stream"))]

@@ -116,6 +116,7 @@ def test_intervals_count_a_node_once_per_conversion():
         assert credits.loc[("linear", "a"), "high"] == pytest.approx(bound * 2 / 3)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("model", [*rule_models(), TimeDecay(half_life="3D", step="1D")], ids=str)
 def test_constants_of_weights_are_doubles(model):
     """DuckDB 1.5 reads 0.099 as a decimal, and rounds it to another double than DuckDB 2 does."""

@@ -65,6 +65,7 @@ def test_r096_a_slug_is_unique_within_its_integration(listed, fresh):
     assert create(fresh, "B").ok()["campaignSlug"] == "b"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("pair", APART, ids=ascii)
 def test_r096_texts_that_differ_in_more_than_case_and_blanks_are_two_campaigns(fresh, pair):
     """G-246: created or found by offline interactions, the slug depends on the text alone."""

@@ -11,7 +11,16 @@ from contextlib import contextmanager
 
 import pandas as pd
 import pytest
-from support.page_scripts import ROOT, continued, pages, python_of, run, script_of, with_outputs
+from support.page_scripts import (
+    ROOT,
+    bare_interpreters,
+    continued,
+    pages,
+    python_of,
+    run,
+    script_of,
+    with_outputs,
+)
 
 import attrib_ds as at
 from attrib_ds.commands.cli import main
@@ -129,9 +138,15 @@ def service(page, folder):
         yield dict.fromkeys(ADDRESSES, url)
 
 
+@pytest.fixture(scope="module")
+def run_page():
+    with bare_interpreters() as run_page:
+        yield run_page
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in pages() if name_of(page) != _WITH_VISITORS], ids=name_of)
-def test_a_page_runs_as_it_is_printed(page, tmp_path):
+def test_a_page_runs_as_it_is_printed(page, tmp_path, run_page):
     folder = tmp_path / "empty"
     folder.mkdir()
     for name, content in _FILE.findall(page.read_text(encoding="utf-8")):
@@ -139,7 +154,7 @@ def test_a_page_runs_as_it_is_printed(page, tmp_path):
     results = RESULTS.get(name_of(page), {})
     shown = f"\nimport json, pandas as pd\nprint(json.dumps([{', '.join(results)}]))" if results else ""
     with service(page, folder) as replaced:
-        *printed, computed = run(page, folder, replaced, shown)
+        *printed, computed = run(page, folder, replaced, shown, run_page)
     if results:
         assert dict(zip(results, json.loads(computed), strict=True)) == results
     text = with_outputs(page, printed)

@@ -841,6 +841,7 @@ def test_credits_are_shown_in_words_with_units_by_what_was_asked(shop):
     assert 'alt="Credited conversions by node and model"' in shown(form)
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value", "titles"),

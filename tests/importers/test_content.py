@@ -229,6 +229,7 @@ def test_tests_and_cancelled_orders_are_left_out_and_what_remains_counts(read):
     assert read(text)[0] == {"3": 50.0}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "header", ["Währung", "Devise", "Moneda", "Valuta", "ccy", "curr", "currency_iso", "c9"]
 )
@@ -259,6 +260,7 @@ def test_people_are_the_columns_whose_values_meet(read):
     assert sorted(journeys.users["user_id"]) == ["1001", "1002"]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("text", "encoding"),
     [
@@ -303,6 +305,7 @@ NOTED = "sep=,\n" + ROWS + "id,email,date,total\nTotal,,,12.00\nPrices with taxe
 W3C = "#Version: 1.0\n#Fields: id email date total\n1 ann@x.example 2025-09-03 5.50\n2 bob@x.example 2025-09-04 6.50\n"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -457,6 +460,7 @@ def of_columns(rows):
     return {name: {str(at): row[name] for at, row in enumerate(rows)} for name in rows[0]}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "content",
     [
@@ -596,6 +600,7 @@ def test_refunds_without_ids_are_no_conversions(read):
     assert len(journeys.events) == 1
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("status", "counts"),
     [
@@ -724,6 +729,7 @@ def test_rows_below_the_ids_of_people_have_them(tmp_path):
     assert read.events["userId"].isin(read.interactions["userId"]).all()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("here", "there"),
     [
@@ -844,6 +850,7 @@ def test_of_two_dates_the_creation_counts_and_is_told(read):
     assert journeys.events["eventDate"].dt.day.tolist() == [3]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("plain", "later"),
     [

@@ -375,6 +375,7 @@ def test_revenue_that_is_in_usd_only_is_taken():
     assert events["statistics.revenue.currency"].tolist() == ["USD"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("session", "start"),

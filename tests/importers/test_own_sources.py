@@ -59,6 +59,7 @@ def woocommerce(**more):
     return pd.DataFrame(names | more)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("table", "expected"),
     [

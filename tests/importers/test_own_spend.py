@@ -29,6 +29,7 @@ def spent(file, *campaigns, **options):
     return rows.where(rows.notna(), None).to_numpy().tolist(), " ".join(str(each.message) for each in caught)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("text", "currency"),
     [
@@ -75,6 +76,7 @@ def test_two_amounts_are_refused_unless_one_was_converted(write):
     assert rows == [[SPRING, 40.0, "EUR", "2025-03-01"]]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("name", "node"),
     [

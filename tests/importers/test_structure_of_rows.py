@@ -362,6 +362,7 @@ def test_spend_has_a_column_for_each_month(read):
     assert journeys.spend.groupby("node_id")["spend"].sum().to_dict() == {"google": 300.5, "meta": 120.0}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("written", "at_hour"),
     [

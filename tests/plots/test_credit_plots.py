@@ -462,6 +462,7 @@ def test_a_wide_range_of_spend_has_log_axes_with_room_for_zero_and_below(credit)
     assert losing.get_ylim()[0] < -2
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", [1, 3, 25, 300])
 def test_labels_overlap_neither_each_other_nor_points_and_stay_inside(credit, nodes):

@@ -85,7 +85,7 @@ def test_a_single_group_and_interactions_without_one_are_named():
     assert legend(ax) == ["no group", "_x$y$", "FR"]
 
 
-@pytest.mark.few(11)
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 3, 300])
 @pytest.mark.parametrize("form", ["%Y-%m-%d", "%G-W%V", "%Y-%m", "%Y-%m-%dT%H:%M:%S.000Z"])

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -160,16 +160,14 @@ class Summary:
 def run(clients: int, seconds: float) -> Summary:
     """Load a server for a while."""
     watched, stop = Watched(), threading.Event()
-    with tempfile.TemporaryDirectory() as temporary:
-        home = Path(temporary)
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         path = make_project(home)
         key = create_key(home, home / "key.json")
-        with subprocess.Popen(
-            [sys.executable, "-c", SERVE, str(home)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
+        # A file: a server whose pipe nobody empties stands still.
+        complaints = stack.enter_context(tempfile.TemporaryFile("w+"))
+        command = [sys.executable, "-c", SERVE, str(home)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, text=True) as process:
             try:
                 url = process.stdout.readline().split()[-1]
                 token = token_of(url, key)
@@ -187,7 +185,8 @@ def run(clients: int, seconds: float) -> Summary:
                 process.terminate()
                 process.wait(120)
             # A slow machine may not answer a heavy read in time, which is said.
-            told = [line for line in process.stderr if "the limit of this server" not in line]
+            complaints.seek(0)
+            told = [line for line in complaints if "the limit of this server" not in line]
             if told:
                 watched.problems.append(f"the server complains: {''.join(told)[-500:]}")
         with closing(Service.open("shop", path)) as service, service._store.cursor() as cursor:

@@ -264,7 +264,7 @@ def tree(service):
     send(service, "create_integration", vendorId="search-ads", name="Search")
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("node", "expected", "complete"),

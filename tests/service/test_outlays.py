@@ -196,6 +196,7 @@ def many(service, spring):
     return [create(service, spring, **dict(zip(names, row, strict=True))) for row in rows]
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "expected"),
@@ -222,6 +223,7 @@ def test_outlays_can_be_sorted(service, spring, many, arguments, expected):
     assert (answer.total, answer.offset, answer.limit) == (4, 0, None)
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("since", "until", "expected"),

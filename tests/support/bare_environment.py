@@ -1,14 +1,33 @@
-"""Runs a script as in an environment that has the package, the named extras and nothing else.
+"""Runs scripts as in an environment that has the package, the named extras and nothing else.
 
-``python bare_environment.py SCRIPT [EXTRA ...]``: other packages are hidden.
+``python bare_environment.py [EXTRA ...]`` hides other packages, and reads folders from standard input. Each folder's
+``page.py`` runs in a process of its own, which is forked from this one, so that large libraries are imported once. Its
+exit code is printed, and what it prints is in the files ``output`` and ``errors`` beside the folder.
 """
 
+import importlib
 import importlib.metadata
+import os
 import runpy
+import signal
 import sys
+from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+#: What takes most of the time to import, and starts no thread.
+_LARGE = (
+    "ibis.backends.duckdb",
+    "matplotlib.pyplot",
+    "pandas",
+    "pyarrow.parquet",
+    "pydantic",
+    "scipy.sparse",
+    "sqlglot",
+)
+#: Seconds that one page may take.
+_DEADLINE = 280
 
 
 def needed(package: str, extras: frozenset[str], seen: set[tuple[str, frozenset[str]]]) -> set[str]:
@@ -59,12 +78,29 @@ def hide_others(extras, tools=()):
         del sys.modules[loaded]
 
 
+def run_page(folder):
+    """Run the page of a folder in this process, there."""
+    signal.alarm(_DEADLINE)
+    os.chdir(folder)
+    os.environ["ATTRIB_DS_HOME"] = str(folder / "home")
+    os.environ["XDG_CONFIG_HOME"] = str(folder.parent / "config")
+    for stream, file in ((0, os.devnull), (1, "../output"), (2, "../errors")):
+        os.dup2(os.open(file, os.O_RDWR | os.O_CREAT, 0o600), stream)
+    sys.argv = ["page.py"]
+    runpy.run_path("page.py", run_name="__main__")
+
+
 def main():
-    """Hide the other packages and run the script."""
-    script, *extras = sys.argv[1:]
-    hide_others(extras)
-    sys.argv = [script]
-    runpy.run_path(script, run_name="__main__")
+    """Hide the other packages and run the scripts."""
+    hide_others(sys.argv[1:])
+    for module in _LARGE:
+        importlib.import_module(module)
+    for line in sys.stdin:
+        process = os.fork()
+        if process == 0:
+            run_page(Path(line.rstrip("\n")))
+            return
+        print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -16,8 +18,8 @@ _EXTRAS = re.compile(r"pip install '(?:attrib-ds|\.)\[([\w,]+)\]'")
 _CONTINUES = re.compile(r"This page continues\s+\[[^\]]+\]\(([\w./-]+)\)")
 #: Printed after each block.
 _END = "-- end of a block --\n"
-#: Seconds that one page may take.
-_DEADLINE = 280
+#: Runs the script of a folder with some extras, and returns its exit code.
+RunPage = Callable[[Path, tuple[str, ...]], int]
 
 
 @functools.cache
@@ -79,31 +81,44 @@ def script_of(page: Path, after: str = "") -> str:
     return (script_of(earlier, after) if earlier else "") + "".join(f"{block}\n{after}" for block in blocks)
 
 
-def run(page: Path, folder: Path, replaced: dict[str, str], end: str) -> list[str]:
+@contextmanager
+def bare_interpreters() -> Iterator[RunPage]:
+    """Run pages in interpreters that have nothing but the package and some extras: one for each choice of extras."""
+    environment = {
+        **os.environ,
+        "MPLBACKEND": "agg",
+        "TQDM_DISABLE": "1",
+        "PYTHONWARNINGS": "ignore::DeprecationWarning",
+    }
+    with ExitStack() as stack:
+
+        @functools.cache
+        def started(extras: tuple[str, ...]) -> subprocess.Popen[str]:
+            command = [sys.executable, str(_RUNNER), *extras]
+            pipe = subprocess.PIPE
+            return stack.enter_context(
+                subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
+            )
+
+        def run_page(folder: Path, extras: tuple[str, ...]) -> int:
+            process = started(extras)
+            print(folder, file=process.stdin, flush=True)
+            return int(process.stdout.readline())
+
+        yield run_page
+
+
+def run(page: Path, folder: Path, replaced: dict[str, str], end: str, run_page: RunPage) -> list[str]:
     """Run a page and lines after its end in a folder, as printed but for addresses.
 
     Return what each block prints, and what the end prints. Nothing may be printed to standard error, where no reader
     expects a message.
     """
-    code = script_of(page, f"print({_END!r}, end='')\n") + end
+    script = script_of(page, f"print({_END!r}, end='')\n") + end
     for address, local in replaced.items():
-        code = code.replace(address, local)
-    (folder / "page.py").write_text(code, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(_RUNNER), "page.py", *named_extras(page)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=_DEADLINE,
-        check=False,
-        env={
-            **os.environ,
-            "ATTRIB_DS_HOME": str(folder / "home"),
-            "MPLBACKEND": "agg",
-            "TQDM_DISABLE": "1",
-            "PYTHONWARNINGS": "ignore::DeprecationWarning",
-        },
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert not done.stderr, done.stderr[-3000:]
-    return done.stdout.split(_END)
+        script = script.replace(address, local)
+    (folder / "page.py").write_text(script, encoding="utf-8")
+    code = run_page(folder, tuple(named_extras(page)))
+    output, errors = ((folder.parent / name).read_text(encoding="utf-8") for name in ("output", "errors"))
+    assert (code, errors) == (0, ""), errors[-3000:]
+    return output.split(_END)

@@ -91,6 +91,7 @@ def test_predicates_run_where_the_tables_are(sample, lent):
     same(found, expected)
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",

@@ -405,6 +405,9 @@ def _join_users(
             "WHERE _id IN (SELECT _id FROM raw_events WHERE trackerId = ?)",
             [user, now, tracker],
         )
-        merging.register(
-            connection, "(SELECT userId, createdAt AS seen FROM events WHERE userId = ?)", [user]
+        connection.execute(
+            "UPDATE interactions SET userId = $user WHERE _id IN (SELECT sessionId FROM hits WHERE "
+            "trackerId = $tracker UNION SELECT formerId FROM temp.arrived_hits WHERE trackerId = $tracker)",
+            {"user": user, "tracker": tracker},
         )
+        merging.register(connection, f"(SELECT * FROM {merging.SEEN} WHERE userId = ?)", [user])

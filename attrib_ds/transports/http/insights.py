@@ -53,15 +53,12 @@ def conform(table: pa.Table, group: str, request: Any) -> pa.Table:
 
 def _label(text: str, interval: str, zone: ZoneInfo) -> str:
     """Return the label of an interval that a service may label by its start, in text or in seconds."""
-    if interval == "custom":
-        start = _instant(text)
-        return text if start is None else instants.format(start)
-    if interval not in calendar.INTERVALS:
-        return text
-    if _DAY.fullmatch(text):
+    is_custom = interval == "custom"
+    if _DAY.fullmatch(text) and interval in calendar.INTERVALS:
         return text if interval == "day" else _label_of(datetime.fromisoformat(text), interval)
-    start = _instant(text)
-    return text if start is None else _label_of(_local(start, text, interval, zone), interval)
+    if not (is_custom or interval in calendar.INTERVALS) or (start := _instant(text)) is None:
+        return text
+    return instants.format(start) if is_custom else _label_of(_local(start, text, interval, zone), interval)
 
 
 def _local(start: datetime, text: str, interval: str, zone: ZoneInfo) -> datetime:

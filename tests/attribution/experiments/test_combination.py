@@ -441,7 +441,7 @@ def test_a_contrast_is_that_of_the_mixture():
     assert low == pytest.approx([-100 - 1.281552 * 5], rel=1e-6)
 
 
-@pytest.mark.few(13)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("verdict", ["clear", "cannot tell", "confounded"])
 @pytest.mark.parametrize("error", [20.0, 200.0])
 @pytest.mark.parametrize("proven", [900.0, -900.0, -1200.0])

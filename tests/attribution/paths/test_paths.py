@@ -215,6 +215,7 @@ def test_instants_of_every_supported_type(dates):
     ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["category", "int", "float", "Int64", "mixed ints"])
 def test_identifiers_of_every_supported_type(kind):
@@ -450,7 +451,7 @@ def test_values_of_aggregated_paths_have_the_currency_of_a_column_or_of_a_code()
         assert [None if pd.isna(unit) else unit for unit in credits["currency"]] == expected
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("dates", "credited"),
     [

@@ -223,6 +223,16 @@ def test_g247_a_page_whose_address_changes_is_one_browser(is_together):
             assert findings(store) == []
 
 
+def test_a_browser_that_is_told_apart_from_its_day_keeps_all_of_its_sessions(store):
+    """The second time that it agrees, the day has a page view that may be somebody else's."""
+    collect(store, *[[record(*each)] for each in [(1, DAY, 0), (1, KEPT, 0), (2, DAY, 1), (3, DAY, 2)]])
+    collect(store, [record(3, KEPT, 2)])
+    assert rows(store, USERS) == [("c-1", 2), ("day.5f", 1), ("p-1", 1)]
+    sessions = "SELECT list(id[-1] ORDER BY id) FROM hits JOIN interactions ON sessionId = interactions._id GROUP BY userId ORDER BY 1"
+    assert rows(store, sessions) == [(["1", "3"],), (["2"],)]
+    assert findings(store) == []
+
+
 def test_a_browser_that_joins_no_visit_holds_up_none(store):
     """Two portions with new browsers whose visit of the day has another first page."""
     for number in (1, 5):

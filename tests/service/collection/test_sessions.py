@@ -222,6 +222,7 @@ def test_a_hit_continues_a_session_that_began_nearly_a_day_before(memory_store, 
     assert sessions(rows) == [(1, 73, "direct"), (74, 1, "direct")]
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("minutes", [24 * 60, 24 * 60 + 10, 24 * 60 + 29, 24 * 60 + 30])
 def test_a_hit_leaves_a_session_alone_that_ended_about_a_day_before(memory_store, rows, minutes):

@@ -321,6 +321,7 @@ def test_raw_values_of_nested_numbers_and_invalid_ones_are_kept(memory_store, ro
     ]
 
 
+@pytest.mark.few(5)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "reason"),

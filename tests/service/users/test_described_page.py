@@ -28,6 +28,7 @@ def service():
     opened.close()
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "asked",

@@ -104,7 +104,7 @@ FRIENDLY = {
 }  # fmt: skip
 
 
-@pytest.mark.few(28)
+@pytest.mark.few(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("sql", FRIENDLY)
 def test_results_match_counts_by_hand(ask, sql):
@@ -189,7 +189,7 @@ def cities():
     opened.close()
 
 
-@pytest.mark.few(17)
+@pytest.mark.few(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("sql", [*LIMITED, *UNLIMITED])
 def test_keys_in_conditions_limit_the_fields_computed_and_change_no_answer(cities, sql):

@@ -160,7 +160,7 @@ def test_undeclared_keys_of_loaded_data_are_allowed():
 # -- order ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sort", "ascending", "descending"),
@@ -221,7 +221,7 @@ def test_g106_text_sorts_by_code_point_of_its_folded_form(empty, names):
 # -- pages ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(16)
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("sort", [None, "eventCount", "fields.first_name"])
 @pytest.mark.parametrize(("offset", "limit"), [(0, 3), (2, 3), (6, 5), (8, 1), (20, 2), (3, None), (0, 0)])

@@ -107,7 +107,7 @@ def serve(service, operation, *replies):
     return lambda: [a for a in service.asked if a.method != "GET" and "/batch" not in a.path]
 
 
-@pytest.mark.few(30)
+@pytest.mark.few(6)
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 @pytest.mark.parametrize("form", ANSWERS)
 @pytest.mark.parametrize("operation", WRITES)
@@ -150,7 +150,7 @@ def test_a_write_whose_answer_was_lost_is_unknown(shop, service, operation):
     assert len(sent()) == 1
 
 
-@pytest.mark.few(31)
+@pytest.mark.few(6)
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 @pytest.mark.parametrize("operation", WRITES)
 @pytest.mark.parametrize(
@@ -807,6 +807,7 @@ def test_an_empty_answer_to_any_path_costs_no_campaigns_and_outlays(shop, servic
         assert at.list_outlays(mirror, "meta", "c")["_id"].tolist() == ["o"]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("form", [form for form, reply in MISSING.items() if reply.status < 300])
 def test_lists_of_a_service_that_answers_any_path_are_not_empty_but_missing(shop, service, form):
     keep(service, absent=MISSING[form])
@@ -816,6 +817,7 @@ def test_lists_of_a_service_that_answers_any_path_are_not_empty_but_missing(shop
             call(shop)
 
 
+@pytest.mark.few(6)
 @WARNS
 @pytest.mark.parametrize("form", MISSING)
 def test_events_are_sent_once_without_batches(shop, service, form):

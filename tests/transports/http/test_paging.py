@@ -188,6 +188,7 @@ def test_any_pages_give_the_users_of_the_embedded_project(
     assert chunks or answer.total == expected.total
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("sort", [None, "startDate", "geo.city"])
 @pytest.mark.parametrize("size", [1, 2])
@@ -205,6 +206,7 @@ def test_lists_come_in_pages_too(embedded, remote, home):
         pd.testing.assert_frame_equal(getattr(at, name)(remote(2)), expected)
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["embedded", "remote"])
 @pytest.mark.parametrize("where", [None, interaction("geo.city") == "Atlantis"])

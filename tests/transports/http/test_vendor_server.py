@@ -534,6 +534,7 @@ def test_records_vary(start):
     assert set(start("only-named-keys").users(fields=["eventCount"]).json()["data"][0]) == {"eventCount"}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "style", ["plain", "offset", "mixed", "lower", "nanoseconds", "picoseconds", "blank", "naive"]
 )

@@ -33,6 +33,9 @@
   const base = new URL(settings.url?.replace(/[/]*$/, "/") || ".", settings.url ? location.href : src).href;
   const isDebugged = "debug" in settings || /(^|\.)localhost$/.test(location.hostname);
   const cookie = "attrib-" + project;
+  /** Cookie that counts for ten minutes after a withdrawal: answers to what was under way may set the other one again.
+   * Browsers wait for an answer for five. */
+  const latest = cookie + "~";
   const shelf = cookie + ":";
   const channel = safely(() => new BroadcastChannel(cookie));
   const refuses =
@@ -63,8 +66,6 @@
   let brought = "";
   let isAsking = false;
   let settling = 0;
-  /** Requests that the page waits for. */
-  let calls = new AbortController();
   /** Whether what is sent now may have no answer: the page may end, or the id. */
   let isEnding = false;
   /** Milliseconds that the clock of the service is ahead.
@@ -90,18 +91,13 @@
 
   /** Hear of events, before the page does. @param {string} names @param {(event: any) => void} work */
   function on(names, work) {
-    const options = { capture: true, passive: true };
-    for (const name of names.split(" ")) addEventListener(name, (event) => safely(() => work(event)), options);
+    for (const name of names.split(" "))
+      addEventListener(name, (event) => safely(() => work(event)), { capture: true, passive: true });
   }
 
-  /** @returns {string} a random UUID, also on pages without TLS */
+  /** @returns {string} a random UUID, also on pages without TLS: browsers put one into the URL of an object */
   function newId() {
-    return (
-      crypto.randomUUID?.() ||
-      "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (digit) =>
-        (+digit ^ (crypto.getRandomValues(new Uint8Array(1))[0] & (15 >> (+digit / 4)))).toString(16),
-      )
-    );
+    return crypto.randomUUID?.() || URL.createObjectURL(new Blob()).slice(-36);
   }
 
   /** @returns {string} a UUID that begins with the time, by which the service finds whether it has the hit */
@@ -110,14 +106,20 @@
     return time.slice(0, 8) + "-" + time.slice(8) + "-7" + newId().slice(15);
   }
 
-  /** @returns {string | undefined} the stored tracker id */
-  function readCookie() {
+  /** @param {string} name @returns {string | undefined} the id in a cookie, if it is there */
+  function read(name) {
     // Pages in a sandbox have no cookies.
-    return safely(() => document.cookie.match("(?:^|; )" + cookie + "=([\\w-]{36})(?:;|$)")?.[1]);
+    return safely(() => document.cookie.match("(?:^|; )" + name + "=([\\w-]{36}|)(?:;|$)")?.[1]);
   }
 
-  /** @param {string} value @param {number} seconds @param {string} of domain @param {string} name */
-  function writeCookie(value, seconds, of, name = cookie) {
+  /** @returns {string | undefined} the stored tracker id */
+  function readCookie() {
+    return read(latest) ?? read(cookie);
+  }
+
+  /** By default for thirteen months. Safari ends a cookie sooner that a script has written last.
+   * @param {string} value @param {string} of domain @param {number} seconds @param {string} name */
+  function writeCookie(value, of = home, seconds = 34128000, name = cookie) {
     const more = (of && "; Domain=" + of) + (location.protocol === "https:" ? "; Secure" : "");
     safely(() => (document.cookie = `${name}=${value}; Path=/; Max-Age=${seconds}; SameSite=Lax${more}`));
   }
@@ -134,26 +136,25 @@
     // Another tab may be trying, too.
     const name = cookie + "-test" + id;
     home = widening().find((of) => {
-      writeCookie("1", 10, of, name);
+      writeCookie("1", of, 10, name);
       const isThere = safely(() => document.cookie.includes(name + "=1"));
-      writeCookie("", 0, of, name);
+      writeCookie("", of, 0, name);
       return isThere;
     }) || "";
   }
 
   /** Remove the cookie of every domain. */
   function removeCookie() {
-    for (const of of ["", home, ...widening()]) writeCookie("", 0, of);
+    for (const of of ["", home, ...widening()]) writeCookie("", of, 0);
   }
 
   /** Ask the service, which has a second to answer.
    * @param {string} path @param {object} content @returns {Promise<any>} */
   async function ask(path, content) {
-    // Bodies of questions are short.
-    const referrer = document.referrer.slice(0, 1024);
     const response = await fetch(base + path, {
       method: "POST",
-      body: JSON.stringify({ projectId: project, ...content, referrer, ingestKey: key }),
+      // Bodies of questions are short.
+      body: JSON.stringify({ projectId: project, ...content, referrer: document.referrer.slice(0, 1024), ingestKey: key }),
       credentials: "omit",
       signal: AbortSignal.timeout(1e3),
     });
@@ -164,8 +165,12 @@
   function grant(isHeard) {
     isGranted = true;
     if (isStored || refuses || isAsking) return release();
+    findHome();
     // An echo would come after consent was withdrawn again, and a cookie is no news.
-    if (!isHeard && !readCookie()) channel?.postMessage(true);
+    if (!isHeard && !readCookie()) {
+      if (read(latest) === "") writeCookie(id, home, 600, latest);
+      channel?.postMessage(true);
+    }
     isAsking = true;
     held ||= [];
     if (!brought) return store();
@@ -181,14 +186,11 @@
   function store(given) {
     // Meanwhile the visitor may have withdrawn consent.
     if (!isGranted) return;
-    findHome();
-    const former = readCookie();
-    const found = given || former;
+    const found = given || readCookie();
     if (found) id = found;
-    // For thirteen months. Safari ends a cookie sooner that a script has written last.
     // The service sets the cookie itself where it is part of the site.
-    if (!base.startsWith(location.origin + "/") || former !== id) writeCookie(id, 34128000, home);
-    isStored = !!(former || readCookie());
+    if (!base.startsWith(location.origin + "/") || read(cookie) !== id) writeCookie(id);
+    isStored = !!readCookie();
     if (isStored) {
       if (isDated) safely(takeKept);
       // The page view again, under the id that lasts: the service joins the visit so far to it.
@@ -212,9 +214,6 @@
   function deny(forgets) {
     isGranted = false;
     if (forgets) {
-      // Answers to what is under way would set the cookie again.
-      calls.abort();
-      calls = new AbortController();
       removeCookie();
       safely(() => shelved().forEach((name) => delete localStorage[name]));
     }
@@ -227,6 +226,7 @@
   function withdraw() {
     // What happened before belongs to the id that the visitor had.
     flush();
+    if (readCookie()) writeCookie("", home, 600, latest);
     deny(true);
     channel?.postMessage(false);
   }
@@ -303,27 +303,29 @@
   function send(message) {
     look();
     message.attempts += 1;
-    message.isLast = isEnding;
-    const { path } = message;
-    fetch(base + path, {
+    fetch(base + message.path, {
       method: "POST",
       body: body(message),
       // Browsers have 64 KiB for requests that outlive their page.
       keepalive: isEnding,
       // The answer may have a cookie, which a page that has ended could not remove.
       credentials: isStored && !isEnding ? "same-origin" : "omit",
-      signal: isEnding || path !== "c" ? null : calls.signal,
-      headers: key && path !== "c" ? { "X-Ingest-Key": key } : {},
+      headers: key && message.path !== "c" ? { "X-Ingest-Key": key } : {},
     })
       .then(async (response) => {
         // Chromium counts an answer that nobody reads as under way.
         const text = await response.text();
+        // It may have set the cookie again since consent was withdrawn.
+        const kept = read(latest);
+        if (kept === "") removeCookie();
+        else if (kept && isStored) writeCookie(kept);
         const { status, headers, ok } = response;
         if (status === 429 || status >= 500) retry(message, headers.get("Retry-After"));
         else finish(message, text);
         if (isDebugged && !ok) console.warn("attrib:", message.content, text);
       })
       .catch(() => retry(message));
+    message.isLast = isEnding;
   }
 
   /** @param {Message} message @param {string | null} [seconds] */
@@ -344,7 +346,7 @@
     waiting.delete(message);
     clearTimeout(message.timer);
     if (message.isKept) safely(() => delete localStorage[shelf + message.id]);
-    if (message.path === "c" && clockOffset === undefined) safely(() => ({ clockOffset } = JSON.parse(text)));
+    if (message.path === "c") safely(() => (clockOffset ??= JSON.parse(text).clockOffset));
     answered(message);
   }
 
@@ -396,7 +398,6 @@
    * @param {boolean} [isOver] whether events under way are lost, too */
   function flush(isOver) {
     isEnding = true;
-    // First of all, since Firefox does not let a page finish whose tab is closed.
     waiting.forEach(keep);
     for (const message of waiting) if (!message.isLast && (isOver || !message.attempts || message.path === "c")) send(message);
     isEnding = false;
@@ -597,17 +598,20 @@
     // Routers that use the Navigation API do not call the history; what both report counts once.
     const turn = /** @param {any} event */ ({ navigationType: type }) => safely(type === "replace" ? showReplaced : show);
     window.navigation?.addEventListener("currententrychange", turn);
-    // Phones end hidden pages without a word.
+    // Phones end hidden pages without a word. Firefox stops the first of both when a tab is closed: the second goes on.
     on("pagehide visibilitychange", ({ type }) => {
-      if (isEnding || (type !== "pagehide" && !document.hidden)) return;
+      // The page may send more when it hears that it ends.
+      const isOver = isEnding || type === "pagehide";
+      if (!isOver && !document.hidden) return;
       isEnding = true;
       settle();
       flush(true);
-      // The page may send more when it hears that it ends.
-      isEnding = type === "pagehide";
+      isEnding = isOver;
     });
-    // What the visitor chooses in other tabs.
-    if (channel) channel.onmessage = ({ data }) => safely(() => (data ? isDenied || grant(true) : deny(true)));
+    // What the visitor chooses in other tabs, unless the cookie has later news.
+    if (channel)
+      channel.onmessage = ({ data }) =>
+        safely(() => (data ? isDenied || read(latest) === "" || grant(true) : read(latest) || deny(true)));
     on("pageshow", ({ persisted }) => {
       // The browser shows a page again that it had kept.
       isEnding = false;

@@ -38,7 +38,7 @@ DENIED = (
     "dataLayer = []; function gtag() { dataLayer.push(arguments) }"
     "gtag('consent', 'default', {analytics_storage: 'denied'});"
 )
-COOKIE = "document.cookie.includes('attrib-shop')"
+COOKIE = "document.cookie.includes('attrib-shop=')"
 FORGET = "document.cookie = 'attrib-shop=; Max-Age=0; Path=/; Domain=shop.example'"
 
 
