@@ -69,7 +69,7 @@ _OFFSET: Final = (
 )
 _TIME: Final = (
     r"(\d{1,2})(?:\s?[hH]|[:.時点點시])\s?(\d{2})?(?:[:.m分분]\s?(\d{2})(?:[.,:](\d+))?[s秒초]?)?[分분]?"
-    r"(?:\s?Uhr)?\s*"
+    r"(?:\s?(?:Uhr|hrs?|hs|horas?|heures?|uur|óra|год|час\pL?|ч)\.?)?\s*"
 )
 #: Words before the time of day.
 _AT: Final = "at|um|om|à|às|a las|alle|(?:alle )?ore|klo?[.]?|ob?|ve?|в|о|godz[.]?|saat|pukul|lúc|στις"
@@ -79,6 +79,8 @@ _CLOCK: Final = (
 )
 _DAY_NAME: Final = r"^(?:\pL+\.?,?\s+)?"
 _ORDINAL: Final = r"(?:st|nd|rd|th|er|º|ª|\.)?,?"
+#: Years as text, first and last; those of other calendars, such as 1404, would be taken for the Middle Ages.
+_YEARS: Final = "'1900' AND '2200'"
 #: Ways of writing instants: the names of their parts, and their pattern; ``w`` is the name of a month.
 _WAYS: Final = (
     ("ymdhisfpo", rf"^(\d{{4}})(?:[-/.]|年|년)\s?(\d{{1,2}})(?:[-/.]|月|월)\s?(\d{{1,2}})[.日일]?{_CLOCK}"),
@@ -223,7 +225,11 @@ def _reading(
     is_named = any("w" in parts for parts, _ in ways)
     names = _month_names(connection, values) if is_named else "NULL"
     places = _places(tuple(zones.items()))
-    read = [instant(word) if _INSTANT in tally else "CAST(NULL AS TIMESTAMP)"]
+    read = [
+        f"CASE WHEN {word} BETWEEN {_YEARS} THEN {instant(word)} END"
+        if _INSTANT in tally
+        else "CAST(NULL AS TIMESTAMP)"
+    ]
     read += [_assembled(word, pattern, parts, names, places) for parts, pattern in ways]
     order, advice, said = None, "''", _said_of(tally)
     if len(_WAYS) + 1 in tally:
@@ -338,7 +344,8 @@ def _assembled(word: str, pattern: str, parts: str, month_names: str, zones: str
     found = f"regexp_extract({word}, {literal(pattern)}, [{names}])"
     moment = f"make_timestamp(epoch_us(TRY_CAST({text} AS TIMESTAMPTZ)))"
     # Parts are blank where the pattern does not fit.
-    return f"list_transform([{found}], lambda part: CASE WHEN part.y <> '' THEN {moment} END)[1]"
+    is_year = f"(length(part.y) = 2 OR part.y BETWEEN {_YEARS})"
+    return f"list_transform([{found}], lambda part: CASE WHEN {is_year} THEN {moment} END)[1]"
 
 
 def _order(

@@ -86,6 +86,54 @@ def test_refunds_in_rows_of_their_own_may_be_in_another_column(read):
     assert read(VISITS, text)[0] == ORDERS
 
 
+@pytest.mark.parametrize(
+    ("names", "rows"),
+    [
+        # What is given back in part stays; what is cancelled as a whole does not count.
+        ("결제금액,취소금액", ["20.50,0,완료", "60.00,20.00,부분취소", "15.00,15.00,취소"]),
+        (
+            "importe,reembolsos",
+            ["20.50,0,pagado", "60.00,-20.00,devolución parcial", "15.00,-15.00,cancelado"],
+        ),
+        ("сумма,возврат", ["20.50,0,оплачен", "60.00,20.00,частичный возврат", "15.00,15.00,отменён"]),
+    ],
+)
+def test_what_is_given_back_in_part_is_subtracted(read, names, rows):
+    lines = [f"A-{number},u-{number},2025-09-0{number} 09:00,{row}" for number, row in enumerate(rows, 1)]
+    assert read(VISITS, "\n".join([f"order id,user,date,{names},status", *lines]))[0] == ORDERS
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("स्थिति", ["सफल", "सफल", "विफल", "धनवापसी"]),
+        ("Күйі", ["Берілді", "Берілді", "Бас тартылды", "Қайтарылды"]),
+    ],
+)
+def test_more_languages_say_which_rows_count(read, status, words):
+    rows = [("A-1", "u-1", 20.5), ("A-2", "u-2", 40), ("A-3", "u-1", 7), ("A-4", "u-2", 8)]
+    lines = [
+        f"{order},{user},2025-09-02 09:00,{value},{word}"
+        for (order, user, value), word in zip(rows, words, strict=True)
+    ]
+    assert read(VISITS, "\n".join([f"order id,user,date,total,{status}", *lines]))[0] == ORDERS
+
+
+@pytest.mark.parametrize(
+    "names", ["Anslået lukkedato,Faktisk lukkedato", "Expected close date,Actual close date"]
+)
+def test_a_date_that_is_estimated_comes_second(names, tmp_path):
+    file = tmp_path / "deals.csv"
+    row = "1,a@x.example,5,Fair,Won,2025-09-30,2025-09-02"
+    file.write_text(f"deal id,email,value,source,stage,{names}\n{row}\n", encoding="utf-8")
+    assert at.read_journeys(file).events["eventDate"].dt.strftime("%m-%d").tolist() == ["09-02"]
+
+
+def test_a_total_that_lacks_the_refunds_already_keeps_its_value(read):
+    lines = ["A-1,u-1,2025-09-01 09:00,20.50,0,20.50", "A-2,u-2,2025-09-02 09:00,60.00,-20.00,40.00"]
+    assert read(VISITS, "\n".join(["order id,user,date,income,refunds,total", *lines]))[0] == ORDERS
+
+
 def test_a_column_of_given_back_amounts_is_subtracted_by_its_state(read):
     text = "user,order_id,time,total €,Grąžinta €\nu-1,A-1,2025-09-01 09:00,20.50,0.00\n"
     text += "u-2,A-2,2025-09-02 09:00,60.00,20.00\nSum,,,80.50,20.00\n"

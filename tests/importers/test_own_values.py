@@ -118,6 +118,9 @@ def test_a_refused_instant_is_shown():
         ("01-FEB-2025 9:05", "2025-02-01 09:05"),
         ("February 1, 2025", "2025-02-01"),
         ("Feb 1, 2025 9:05 PM", "2025-02-01 21:05"),
+        ("1 de febrero de 2025 21:05 hs.", "2025-02-01 21:05"),
+        ("1 février 2025 21:05 heures", "2025-02-01 21:05"),
+        ("2025-02-01 21:05 ч.", "2025-02-01 21:05"),
     ],
 )
 @pytest.mark.few(4)
@@ -127,7 +130,12 @@ def test_dates_whose_order_is_clear_are_read(written, expected):
     assert journeys.interactions["startDate"].tolist() == [pd.Timestamp(expected, tz="UTC")]
 
 
-@pytest.mark.parametrize("written", ["Feb 1, 25", "2025/02/30", "2025/02/01 15:04 PM", "Feb 2025", "2025/02"])
+_NO_DATES = ["Feb 1, 25", "2025/02/30", "2025/02/01 15:04 PM", "Feb 2025", "2025/02"]
+#: 14 March 2025 in the calendars of Iran, Taiwan and Thailand.
+_OTHER_YEARS = ["1403/12/24", "1403-12-24T10:22:00Z", "0114-03-14", "14 March 2568"]
+
+
+@pytest.mark.parametrize("written", [*_NO_DATES, *_OTHER_YEARS])
 def test_dates_that_do_not_exist_are_refused(written):
     with pytest.raises(errors.InvalidRequest, match="date is not a date"):
         read_journeys(CLICKS.assign(date=written), orders(revenue=["1"]))

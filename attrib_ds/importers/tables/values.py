@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from attrib_ds import errors
@@ -208,13 +209,30 @@ def take_less(table: OwnTable, named: Mapping[str, Named]) -> None:
     if "refund" in named:
         found = [str(find_column(table, "refund", named))] if named["refund"] else []
     for column in found if "value" in table.select else ():
-        table.less = column
         take_number(table, "refund", column, optional_if="true", default="0")
+        if "refund" not in named and (gross := _gross_of(table)):
+            del table.select["refund"], table.columns["refund"]
+            table.say(f"{table.columns['value']} is {gross} less {column}")
+            break
+        table.less = column
         is_back = f"coalesce({table.select['value']}, 0) = 0 AND {table.select['refund']} <> 0"
         if table.scalar(f"coalesce(bool_or({is_back}), false)"):
             # Refunds in rows of their own have no value.
             table.select["kind"] = f"CASE WHEN {is_back} THEN 'refund' ELSE 'sale' END"
         table.select["value"] = f"round(({table.select['value']}) - abs({table.select.pop('refund')}), 6)"
+
+
+def _gross_of(table: OwnTable) -> str | None:
+    """Return the column of amounts that are the values and the refunds together, if there is one."""
+    value, refund = table.select["value"], table.select["refund"]
+    for each in table.profile.values():
+        if each.name not in table.columns.values() and each.holds("amount"):
+            with suppress(errors.InvalidRequest):
+                gross = table.amounts.number("value", each.name, is_count=False)
+                is_rest = f"coalesce(abs({gross} - abs({refund}) - {value}) < 0.005, false)"
+                if table.scalar(f"coalesce(bool_and({is_rest}) FILTER ({refund} <> 0), false)"):
+                    return each.name
+    return None
 
 
 def know_currencies(table: OwnTable, column: str | None, code: str | None) -> None:
