@@ -159,6 +159,20 @@ def test_a_german_file_with_a_cancelled_order(read):
     assert read(text, statuses={"storniert": True})[0] == {"7": 1020.0, "8": 30.0}
 
 
+@pytest.mark.parametrize(
+    ("column", "word"), [("Canceled?", "Canceled"), ("Storno", "x"), ("Cancelled", "by phone")]
+)
+def test_a_column_of_cancelled_rows_is_blank_in_the_others(read, column, word):
+    text = (
+        f"id,email,date,total,Amount Paid Online,{column}\n1,ann@x.example,2025-09-01,80.00,80,\n"
+        f"2,bob@x.example,2025-09-02,45.00,45,{word}\n3,bob@x.example,2025-09-03,30.00,30,\n"
+    )
+    values, journeys = read(text)
+    assert values == {"1": 80.0, "3": 30.0}
+    assert any("1 " in note and "left out" in note for note in journeys.notes)
+    assert not any("Amount Paid Online" in note for note in journeys.notes)
+
+
 def test_an_authorization_beside_its_capture_is_one_payment(read):
     text = (
         "order_id,email,date,kind,amount\n4001,ann@x.example,2025-09-01,authorization,50\n"
