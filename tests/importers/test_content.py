@@ -423,6 +423,14 @@ class TestRefused:
         with pytest.raises(InvalidRequest, match="two currencies"):
             read("id,email,date,total\n1,ann@x.example,2025-09-03,€100\n2,bob@x.example,2025-09-03,$50\n")
 
+    @pytest.mark.parametrize("amount", ["100", "100,00 kr"])
+    def test_a_choice_of_currencies_above_the_rows(self, read, amount):
+        row = f"ann@x.example;2025-09-03;{amount}"
+        text = f"# Totals in SEK or DKK\nid;email;date;Monto\n1;{row}\n2;{row}\n"
+        with pytest.raises(InvalidRequest, match="say with currency='SEK' or currency='DKK'"):
+            read(text)
+        assert read(text, currency="DKK")[0] == {"1": 100.0, "2": 100.0}
+
     def test_two_amounts_without_a_name(self, read):
         with pytest.raises(InvalidRequest, match="two columns that may be the value, 'c4' and 'c5'"):
             read(

@@ -194,7 +194,7 @@ def test_the_currency_in_a_header_tells_how_amounts_are_read(read, header, cell,
 def test_a_header_with_two_currencies_is_refused_unless_the_user_says_which(read):
     orders = table("order_id,email,date,Total USD (EUR)", f"{ORDERS[0]},12.50")
     with pytest.raises(
-        InvalidRequest, match="names two currencies; say with currency='EUR' or currency='USD'"
+        InvalidRequest, match="names several currencies; say with currency='EUR' or currency='USD'"
     ):
         read(orders)
     assert read(orders, currency="USD")[1].events["statistics.revenue.currency"].tolist() == ["USD"]

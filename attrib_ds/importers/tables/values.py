@@ -231,24 +231,26 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
     Raises
     ------
     InvalidRequest
-        If the name of the column of amounts has two currencies, and nothing tells which it is.
+        If the name of the column of amounts, or the text above, has two currencies, and nothing tells which.
     """
     if column is None:
         amount = table.columns.get("value", table.columns.get("spend"))
         own, default = None, code and sources.literal(code)
         if isinstance(amount, str):
             own = table.amounts.read[amount].currency if amount in table.amounts.read else None
+            of_name = evidence.currencies_in(amount)
+            told = of_name or table.currencies_above
+            if len(told) > 1 and not own and not code:
+                place = f"the column {amount!r}" if of_name else "the text above the rows"
+                either = " or ".join(f"currency={each!r}" for each in told)
+                raise errors.InvalidRequest(
+                    f"{table.argument}: {place} of {table.name} names several currencies; say with {either} "
+                    "which all amounts are in, or add a column with the currency of each row",
+                    field="currency",
+                )
             if own is None and code is None and _is_american(table, amount):
                 table.say("amounts in $ are read as USD, as dates begin with the month")
                 default = "'USD'"
-            of_name = evidence.currencies_in(amount)
-            if len(of_name) > 1 and not own and not code:
-                either = " or ".join(f"currency={each!r}" for each in of_name)
-                raise errors.InvalidRequest(
-                    f"{table.argument}: the column {amount!r} of {table.name} names two currencies; say "
-                    f"with {either} which its amounts are in",
-                    field="currency",
-                )
             default = sources.literal(of_name[0]) if len(of_name) == 1 else default
         if own or default:
             table.select["currency"] = f"coalesce({own or 'NULL'}, {default or 'NULL'})"
