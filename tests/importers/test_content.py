@@ -159,6 +159,20 @@ def test_a_german_file_with_a_cancelled_order(read):
     assert read(text, statuses={"storniert": True})[0] == {"7": 1020.0, "8": 30.0}
 
 
+VISITS_OF_NUMBERS = "VS;Zdroj;Datum\n701;Seznam;01.08.2025\n702;Mail;02.08.2025\n703;Mail;03.08.2025\n"
+
+
+def test_people_are_the_numbers_that_both_files_share(read):
+    paid = "Account:;8001;;;\nPeriod:;August;;;\nbooking;posted on;nb;paid;note\n"
+    text = f"{paid}B1;03.08.2025;701;10,50;a\nB2;04.08.2025;702;20,50;b\nB3;05.08.2025;703;30,50;c\n"
+    _, journeys = read(f"{text}B4;06.08.2025;701;40,50;d\n", visits=VISITS_OF_NUMBERS)
+    assert journeys.columns["touchpoints"]["user"] == "VS"
+    assert journeys.columns["conversions"]["user"] == "nb"
+    # Numbers that do not repeat may be those of rows.
+    with pytest.raises(InvalidRequest, match="no column that looks like the user"):
+        read(text, visits=VISITS_OF_NUMBERS)
+
+
 @pytest.mark.parametrize(
     ("column", "word"), [("Canceled?", "Canceled"), ("Storno", "x"), ("Cancelled", "by phone")]
 )
