@@ -173,6 +173,25 @@ def test_people_are_the_numbers_that_both_files_share(read):
         read(text, visits=VISITS_OF_NUMBERS)
 
 
+def test_a_first_and_a_last_source_with_their_instants_are_two_touchpoints(read):
+    leads = (
+        "email,First touch date,First touch source,Last touch date,Last touch source\n"
+        "ann@x.example,2025-08-01,Search,2025-08-09,Mail\nbob@x.example,2025-08-02,Tv,2025-08-02,Tv\n"
+    )
+    orders = "id,email,date,total\n1,ann@x.example,2025-09-01,80.00\n"
+    _, journeys = read(orders, visits=leads)
+    visits = journeys.interactions
+    days = visits["startDate"].dt.strftime("%m-%d")
+    assert sorted(zip(days, visits["nodeId"], strict=True)) == [
+        ("08-01", "Search"),
+        ("08-02", "Tv"),
+        ("08-09", "Mail"),
+    ]
+    # A reading that is used again reads alike.
+    _, again = read(orders, visits=leads, columns=journeys.reading.columns)
+    assert len(again.interactions) == 3
+
+
 @pytest.mark.parametrize(
     ("column", "word"), [("Canceled?", "Canceled"), ("Storno", "x"), ("Cancelled", "by phone")]
 )

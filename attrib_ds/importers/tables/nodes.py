@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Final
 
 from attrib_ds import errors
@@ -195,6 +196,47 @@ def split_pairs(table: OwnTable) -> None:
     query = f"SELECT * EXCLUDE ({sources.quoted(pairs[0])}), {halves} FROM {table.relation}"
     table.replace_rows(query)
     table.say(f"{pairs[0]} read as source and medium")
+
+
+def split_ends(table: OwnTable) -> tuple[list[str], list[str]]:
+    """Make two rows of one with two touches, and return the columns of the node and of the instant.
+
+    The names of their columns differ by one word, such as first and last.
+    """
+    words = {name: evidence.words_of(name) for name in table.source.columns}
+    pairs: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for first, second in combinations(table.source.columns, 2):
+        apart = [each for each in zip(words[first], words[second], strict=False) if each[0] != each[1]]
+        if len(apart) == 1 and len(words[first]) == len(words[second]) > 1:
+            (one, first), (other, second) = sorted(zip(apart[0], (first, second), strict=True))
+            pairs.setdefault((one, other), []).append((first, second))
+    if table.format is not None or candidates(table, "touch"):
+        return [], []
+    for apart_by, found in pairs.items():
+        held = {each: [table.profile[name] for name in each] for each in found}
+        dates = [each for each in found if all(of.holds("instant") for of in held[each])]
+        nodes = [
+            each
+            for each in found
+            if not any(of.holds("instant") or of.holds("amount") for of in held[each])
+            and any(
+                evidence.names_level(level, word) for level in ("node", "source") for word in words[each[0]]
+            )
+        ]
+        if len(dates) != 1 or len(nodes) != 1 or evidence.weight("conversion", " ".join(apart_by)) > 0:
+            continue
+        both = (node, date) = nodes[0], dates[0]
+        gone = ", ".join(sources.quoted(name) for each in both for name in each)
+        parts = [
+            f"SELECT * EXCLUDE ({gone}), "
+            + ", ".join(f"{sources.quoted(each[at])} AS {sources.quoted(' / '.join(each))}" for each in both)
+            + f" FROM {table.relation} WHERE {table.word(node[at])} IS NOT NULL"
+            for at in (0, 1)
+        ]
+        table.replace_rows(" UNION ".join(parts))
+        table.say(f"each row has two touchpoints, of {' and '.join(node)}")
+        return [" / ".join(node)], [" / ".join(date)]
+    return [], []
 
 
 def find_views(table: OwnTable, named: Mapping[str, Named]) -> tuple[str, str | None] | None:
