@@ -173,6 +173,22 @@ def test_people_are_the_numbers_that_both_files_share(read):
         read(text, visits=VISITS_OF_NUMBERS)
 
 
+@pytest.mark.parametrize("names", ["Джерело,Канал", "Quelle,Kanal", "source,channel"])
+@pytest.mark.parametrize(
+    ("words", "node"),
+    [(("Ads", "Story"), "Google/Ads"), (("cpc", "email"), "Google/cpc")],
+    ids=["own", "media"],
+)
+def test_a_channel_beside_a_source_is_below_it(read, names, words, node):
+    visits = (
+        f"email,date,{names},form\nann@x.example,2025-08-01,Google,{words[0]},one\n"
+        f"bob@x.example,2025-08-02,Mail,{words[1]},two\nbob@x.example,2025-08-03,Mail,{words[1]},one\n"
+    )
+    with pytest.warns(InputWarning, match="columns that are not used: form"):
+        _, journeys = read("id,email,date,total\n1,ann@x.example,2025-09-01,80.00\n", visits=visits)
+    assert journeys.interactions["nodeId"][0] == node
+
+
 def test_a_first_and_a_last_source_with_their_instants_are_two_touchpoints(read):
     leads = (
         "email,First touch date,First touch source,Last touch date,Last touch source\n"
