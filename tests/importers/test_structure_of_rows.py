@@ -215,7 +215,8 @@ def test_dollars_beside_dates_that_begin_with_the_month_are_american(read):
 
 
 def test_lines_above_a_header_are_said(read):
-    _, journeys = read(table("Totals are in CHF or EUR", "order_id,email,date,total", f"{ORDERS[0]},10"))
+    rows = table("Totals are in CHF or EUR", "order_id,email,date,total", f"{ORDERS[0]},10")
+    _, journeys = read(rows, currency="CHF")
     assert "1 line above the header left out, such as 'Totals are in CHF or EUR'" in journeys.notes[0]
 
 
