@@ -173,6 +173,15 @@ def test_people_are_the_numbers_that_both_files_share(read):
         read(text, visits=VISITS_OF_NUMBERS)
 
 
+@pytest.mark.parametrize("amount", ["30.00", "-30.00"])
+def test_what_is_withdrawn_beside_what_is_paid_in_is_a_refund(read, amount):
+    text = (
+        "Receipt No.,email,date,Paid In,Withdrawn,Linked Transaction ID\n1,ann@x.example,2025-09-01,80.00,,\n"
+        f"2,bob@x.example,2025-09-02,30.00,,\n3,bob@x.example,2025-09-03,,{amount},2\n"
+    )
+    assert read(text)[0] == {"1": 80.0, "2": 0.0}
+
+
 @pytest.mark.parametrize("names", ["Джерело,Канал", "Quelle,Kanal", "source,channel"])
 @pytest.mark.parametrize(
     ("words", "node"),

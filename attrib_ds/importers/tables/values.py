@@ -189,10 +189,11 @@ def take_rest(table: OwnTable, value: str) -> None:
         return
     words = evidence.words_of(value)
     of_debit = ["debit" if word == "credit" else word for word in words]
+    of_debit = ["withdrawn"] if words == ["paid", "in"] else of_debit
     for name in table.source.columns if of_debit != words else ():
         if evidence.words_of(name) == of_debit:
             debit = table.amounts.number("value", name, is_count=False)
-            table.select["value"] = f"coalesce({table.select['value']}, -({debit}))"
+            table.select["value"] = f"coalesce({table.select['value']}, -abs({debit}))"
     for name in remaining_columns(table):
         rest = table.amounts.number("value", name, is_count=False)
         # A total is adjusted only where something was given back.
