@@ -36,6 +36,7 @@ from attrib_ds.importers.tables.nodes import (
     find_views,
     has_address,
     left_over,
+    split_ends,
     split_pairs,
     take_node,
     take_views,
@@ -378,6 +379,7 @@ def _read_touchpoints(
     table: OwnTable, of_conversions: OwnTable, named: Mapping[str, Named], conversions: object
 ) -> tuple[pa.Table, pd.DataFrame]:
     """Select the columns of both tables that tell people apart, and read the touchpoints."""
+    node, date = split_ends(table) if not {"node", "date"} & {*named} else ([], [])
     if "node" not in named:
         split_pairs(table)
     of_touchpoints, of_others = user_columns((table, of_conversions), named)
@@ -386,16 +388,16 @@ def _read_touchpoints(
         checks.check_swapped(table, of_conversions)
     take_user(table, *of_touchpoints)
     take_user(of_conversions, *of_others, optional=conversions is not None)
-    views = find_views(table, named)
+    views = None if node else find_views(table, named)
     if views is None:
-        take_node(table, find_node(table, named))
+        take_node(table, node or find_node(table, named))
     else:
         take_views(table, *views)
-    take_date(table, find_date(table, named))
+    take_date(table, date or find_date(table, named))
     take_word(table, "touch", find_column(table, "touch", named, required=False))
     take_groups(table)
     take_zone(table)
-    if views is None and "node" not in named:
+    if views is None and "node" not in named and not node:
         warn_of_unused(table)
     are_views = None if views is None else rows_of_kind(table, evidence.WORDS["view"]) or has_address(table)
     bought = checks.purchases_in(table, named) if conversions is None and views is None else None

@@ -283,7 +283,7 @@ def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str, i
             raise empty_file(path, argument)
         delimiter = max(DELIMITERS, key=Counter(start[above]).__getitem__)
         names = next(csv.reader(chain(start[above:], file), delimiter=delimiter), [])
-    is_title = len(list(filter(str.strip, names))) < 2
+    is_title = _is_title(names)
     if is_title or start[above].startswith("#"):
         tables = {mark: _below_title(start[above:], mark) for mark in DELIMITERS}
         widest = max(tables, key=lambda mark: len(tables[mark][0]) * tables[mark][2])
@@ -325,6 +325,11 @@ def _is_quoted(path: Path, encoding: str, above: int) -> bool:
         return next(islice(file, above, None), "").startswith('"')
 
 
+def _is_title(cells: Sequence[str]) -> bool:
+    """Return whether most cells of a line are blank, as beside a title or a period, or all but one are."""
+    return len(list(filter(str.strip, cells))) < max(2, len(cells) / 2)
+
+
 def _below_title(lines: Sequence[str], delimiter: str) -> tuple[list[str], int, int]:
     """Return the first record of several cells like the next one, the lines above, and how many are alike."""
     records = [
@@ -333,7 +338,7 @@ def _below_title(lines: Sequence[str], delimiter: str) -> tuple[list[str], int, 
         if line.strip() and line[0] != "#"
     ]
     for (number, names), (_, following) in pairwise(records):
-        if len(names) == len(following) and len(list(filter(str.strip, names))) > 1:
+        if len(names) == len(following) and not _is_title(names):
             return names, number, [len(cells) for _, cells in records].count(len(names))
     return [], 0, 0
 

@@ -159,6 +159,78 @@ def test_a_german_file_with_a_cancelled_order(read):
     assert read(text, statuses={"storniert": True})[0] == {"7": 1020.0, "8": 30.0}
 
 
+VISITS_OF_NUMBERS = "VS;Zdroj;Datum\n701;Seznam;01.08.2025\n702;Mail;02.08.2025\n703;Mail;03.08.2025\n"
+
+
+def test_people_are_the_numbers_that_both_files_share(read):
+    paid = "Account:;8001;;;\nPeriod:;August;;;\nbooking;posted on;nb;paid;note\n"
+    text = f"{paid}B1;03.08.2025;701;10,50;a\nB2;04.08.2025;702;20,50;b\nB3;05.08.2025;703;30,50;c\n"
+    _, journeys = read(f"{text}B4;06.08.2025;701;40,50;d\n", visits=VISITS_OF_NUMBERS)
+    assert journeys.columns["touchpoints"]["user"] == "VS"
+    assert journeys.columns["conversions"]["user"] == "nb"
+    # Numbers that do not repeat may be those of rows.
+    with pytest.raises(InvalidRequest, match="no column that looks like the user"):
+        read(text, visits=VISITS_OF_NUMBERS)
+
+
+@pytest.mark.parametrize("amount", ["30.00", "-30.00"])
+def test_what_is_withdrawn_beside_what_is_paid_in_is_a_refund(read, amount):
+    text = (
+        "Receipt No.,email,date,Paid In,Withdrawn,Linked Transaction ID\n1,ann@x.example,2025-09-01,80.00,,\n"
+        f"2,bob@x.example,2025-09-02,30.00,,\n3,bob@x.example,2025-09-03,,{amount},2\n"
+    )
+    assert read(text)[0] == {"1": 80.0, "2": 0.0}
+
+
+@pytest.mark.parametrize("names", ["Джерело,Канал", "Quelle,Kanal", "source,channel"])
+@pytest.mark.parametrize(
+    ("words", "node"),
+    [(("Ads", "Story"), "Google/Ads"), (("cpc", "email"), "Google/cpc")],
+    ids=["own", "media"],
+)
+def test_a_channel_beside_a_source_is_below_it(read, names, words, node):
+    visits = (
+        f"email,date,{names},form\nann@x.example,2025-08-01,Google,{words[0]},one\n"
+        f"bob@x.example,2025-08-02,Mail,{words[1]},two\nbob@x.example,2025-08-03,Mail,{words[1]},one\n"
+    )
+    with pytest.warns(InputWarning, match="columns that are not used: form"):
+        _, journeys = read("id,email,date,total\n1,ann@x.example,2025-09-01,80.00\n", visits=visits)
+    assert journeys.interactions["nodeId"][0] == node
+
+
+def test_a_first_and_a_last_source_with_their_instants_are_two_touchpoints(read):
+    leads = (
+        "email,First touch date,First touch source,Last touch date,Last touch source\n"
+        "ann@x.example,2025-08-01,Search,2025-08-09,Mail\nbob@x.example,2025-08-02,Tv,2025-08-02,Tv\n"
+    )
+    orders = "id,email,date,total\n1,ann@x.example,2025-09-01,80.00\n"
+    _, journeys = read(orders, visits=leads)
+    visits = journeys.interactions
+    days = visits["startDate"].dt.strftime("%m-%d")
+    assert sorted(zip(days, visits["nodeId"], strict=True)) == [
+        ("08-01", "Search"),
+        ("08-02", "Tv"),
+        ("08-09", "Mail"),
+    ]
+    # A reading that is used again reads alike.
+    _, again = read(orders, visits=leads, columns=journeys.reading.columns)
+    assert len(again.interactions) == 3
+
+
+@pytest.mark.parametrize(
+    ("column", "word"), [("Canceled?", "Canceled"), ("Storno", "x"), ("Cancelled", "by phone")]
+)
+def test_a_column_of_cancelled_rows_is_blank_in_the_others(read, column, word):
+    text = (
+        f"id,email,date,total,Amount Paid Online,{column}\n1,ann@x.example,2025-09-01,80.00,80,\n"
+        f"2,bob@x.example,2025-09-02,45.00,45,{word}\n3,bob@x.example,2025-09-03,30.00,30,\n"
+    )
+    values, journeys = read(text)
+    assert values == {"1": 80.0, "3": 30.0}
+    assert any("1 " in note and "left out" in note for note in journeys.notes)
+    assert not any("Amount Paid Online" in note for note in journeys.notes)
+
+
 def test_an_authorization_beside_its_capture_is_one_payment(read):
     text = (
         "order_id,email,date,kind,amount\n4001,ann@x.example,2025-09-01,authorization,50\n"
@@ -408,6 +480,14 @@ class TestRefused:
     def test_dollars_of_no_country_beside_euros(self, read):
         with pytest.raises(InvalidRequest, match="two currencies"):
             read("id,email,date,total\n1,ann@x.example,2025-09-03,€100\n2,bob@x.example,2025-09-03,$50\n")
+
+    @pytest.mark.parametrize("amount", ["100", "100,00 kr"])
+    def test_a_choice_of_currencies_above_the_rows(self, read, amount):
+        row = f"ann@x.example;2025-09-03;{amount}"
+        text = f"# Totals in SEK or DKK\nid;email;date;Monto\n1;{row}\n2;{row}\n"
+        with pytest.raises(InvalidRequest, match="say with currency='SEK' or currency='DKK'"):
+            read(text)
+        assert read(text, currency="DKK")[0] == {"1": 100.0, "2": 100.0}
 
     def test_two_amounts_without_a_name(self, read):
         with pytest.raises(InvalidRequest, match="two columns that may be the value, 'c4' and 'c5'"):

@@ -50,6 +50,14 @@ def test_an_empty_value_is_a_conversion_without_a_value(currency):
     assert credits["value"].sum() == 10
 
 
+def test_marks_for_none_among_numbers_are_missing_values():
+    marks = [".", "-", "–", "NA", "n/a", "#N/A", "NaN"]
+    journeys = read_journeys(CLICKS, orders(order_id=[*"123456789"], revenue=["10.50", *marks, "20"]))
+    assert journeys.rejected.empty
+    events = journeys.events.sort_values("event.sourceId")
+    assert events["statistics.revenue"].fillna(-1).tolist() == [10.5, *[-1] * 7, 20]
+
+
 def test_text_that_is_no_number_is_refused():
     with pytest.warns(errors.RejectedRows, match="revenue is not a number: 'much'"):
         journeys = read_journeys(CLICKS, orders(revenue=["10", "much"]))

@@ -227,6 +227,22 @@ def currencies_in(column: str) -> list[str]:
     return found if at_end is not None or len(found) > 1 else []
 
 
+#: Two codes with a comma, a stroke or a short word, such as or, between them.
+_EITHER: Final = re.compile(r"\b([A-Z]{3})(?=(?: ?[,/] ?| \w{1,4} )([A-Z]{3})\b)")
+
+
+def choice_of_currencies(text: str) -> list[str]:
+    """Return the codes of currencies that text names beside one another.
+
+    Examples
+    --------
+    >>> choice_of_currencies("Totals in SEK, NOK or DKK"), choice_of_currencies("ALL TOP clients, in EUR")
+    (['SEK', 'NOK', 'DKK'], [])
+    """
+    pairs = [pair for pair in _EITHER.findall(text) if all(map(written_values.code_beside, pair))]
+    return [*dict.fromkeys(code for pair in pairs for code in pair)]
+
+
 #: Letters of Cyrillic as Latin ones without accents, as most lists of names have them.
 _LATIN: Final = str.maketrans(
     dict(zip("абвгдђежзијклмнопрстћуфхцчшѕы", "abvgddezzijklmnoprstcufhccszy", strict=True))

@@ -71,6 +71,8 @@ _STAMP: Final = re.compile(
 )
 #: Rows that may have totals.
 _LAST_ROWS: Final = 5
+#: A number, perhaps with a currency.
+_NUMBER: Final = r"\D?\D?\D?\d[\d., ]*\D?\D?\D?"
 #: Rows of labels below a header.
 _MOST_LABELS: Final = 2
 #: Types of columns, which databases print below the header.
@@ -537,6 +539,7 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
         is_total = f"{quoted(ROW)} IN ({', '.join(map(str, totals)) or 'NULL'}) IS TRUE"
         query = f"SELECT * FROM {source.relation} WHERE NOT ({is_header} OR {is_total})"
         source = sources.selected(connection, source, query)
+    source = _without_marks(connection, source, texts)
     if not source.unreadable.num_rows:
         return source
     ((end,),) = connection.execute(f"SELECT max({quoted(ROW)}) FROM {source.relation}").fetchall()
@@ -547,6 +550,24 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
         said.append(f"{display.counted(notes, 'notes')} below the table left out")
         source = replace(source, unreadable=source.unreadable.filter(pc.invert(is_note)))
     return source
+
+
+def _without_marks(connection: duckdb.DuckDBPyConnection, source: Source, texts: Sequence[str]) -> Source:
+    """Leave cells of numbers empty that have a mark for none, such as a point, as Stata and SAS write it."""
+    marks, found = (
+        ", ".join(map(literal, evidence.WORDS["none"])),
+        {name: source.word(name) for name in texts},
+    )
+    # Few columns have a mark. Numbers of these alone are looked at.
+    for test in ("bool_or({0})", f"bool_and({{0}} OR regexp_full_match({{1}}, {literal(_NUMBER)}))"):
+        tests = ", ".join(test.format(f"lower({word}) IN ({marks})", word) for word in found.values())
+        cells = connection.execute(f"SELECT {tests} FROM {source.relation}").fetchall()[0]
+        found = {name: found[name] for name, is_found in zip(found, cells, strict=True) if is_found}
+        if not found:
+            return source
+    kept = "CASE WHEN lower({1}) NOT IN ({2}) THEN {0} END AS {0}"
+    listed = ", ".join(kept.format(quoted(name), word, marks) for name, word in found.items())
+    return sources.selected(connection, source, f"SELECT * REPLACE ({listed}) FROM {source.relation}")
 
 
 def _with_labels(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str]) -> Source:

@@ -283,11 +283,24 @@ class Rows:
                     is_set += " IS FALSE"
                 is_instant = rf"regexp_matches({word}, '\d{{2}}.*\d{{2}}')"
                 are_instants = f"coalesce(bool_and({is_instant}) FILTER ({is_set}), false)"
+                if role == "undone" and self._are_marks(column):
+                    is_set, words = f"{word} IS NOT NULL", [*yes]
                 are_flags = _are_flags(words) if yes else self.scalar(are_instants)
                 counted.columns |= {column} if are_flags else set()
                 if are_flags or any(each.lower() in yes and each[0] != "1" for each in words or ()):
                     spared = f" AND ({counted.spared}) IS NOT TRUE" if role.startswith("refund") else ""
                     self._leave_out(counted, said or column, is_set + spared)
+
+    def _are_marks(self, column: str) -> bool:
+        """Return whether a column marks few rows, with any word or instant, and is blank in most others."""
+        words = self.words(column) or NO
+        is_blank = bool(self.scalar(f"2 * count({self.source.word(column)}) < count(*)"))
+        return is_blank and not any(
+            each.lower() in NO
+            or class_of("status", each) not in {None, "undone"}
+            or (each.lower() not in YES and written_values.looks_like_amount(each))
+            for each in words
+        )
 
     def _doubtful(self, counted: Counted) -> dict[str, list[str]]:
         """Return the most frequent values that are neither yes nor no, by the column of flags."""
@@ -376,7 +389,10 @@ class Rows:
         is_region = _REGION.fullmatch("".join(evidence.words_of(column))) and (
             any(map(_ADDRESS.search, names)) or all(map(_REGION_CODE.fullmatch, words))
         )
-        return [] if is_region or (are_codes and len(words) == 1) else words
+        are_amounts = all(map(written_values.looks_like_amount, words)) and not (
+            are_codes and evidence.weight("value", column) <= evidence.weight("status", column)
+        )
+        return [] if is_region or are_amounts or (are_codes and len(words) == 1) else words
 
     def _by_unknown(
         self, counted: Counted, column: str, statuses: Sequence[str], own: Mapping[str, bool]

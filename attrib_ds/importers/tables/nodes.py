@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Final
 
 from attrib_ds import errors
@@ -46,7 +47,7 @@ def find_node(
     of_nodes = candidates(table, "node")
     filled = list(filter(table.is_filled, of_nodes))
     if filled:
-        return [*filled[:1], *_campaigns_of(table, filled[0])]
+        return _with_others(table, filled[0])
     of_levels = [table.with_names(LEVEL_NAMES[level]) for level in ("source", "medium", "campaign")]
     # Where an event was sent from, such as web or app, is no source.
     of_levels = [[name for name in names if not table.profile[name].holds("runtime")] for names in of_levels]
@@ -95,13 +96,24 @@ def _is_of_people(table: OwnTable, column: str) -> bool:
     return bool(people > 2 and pairs == people and (words == people or 2 * rows >= 3 * people))
 
 
-def _campaigns_of(table: OwnTable, channel: str) -> list[str]:
-    """Return the column of campaigns beside one of marketing channels, if no other levels are there."""
-    others = [*table.with_names(LEVEL_NAMES["source"]), *table.with_names(LEVEL_NAMES["medium"])]
-    if evidence.weight("node", channel) <= 0 or any(map(table.is_filled, others)):
-        return []
-    named = evidence.of_level("campaign", table.source.columns)
-    return list(filter(table.is_filled, [*table.with_names(LEVEL_NAMES["campaign"]), *named]))[:1]
+def _with_others(table: OwnTable, channel: str) -> list[str]:
+    """Return a column of channels with one of campaigns; beside one of sources, it is below that."""
+    filled = list(filter(table.is_filled, table.source.columns))
+    found = {
+        level: [name for name in table.with_names(LEVEL_NAMES[level]) if name in filled]
+        or [name for name in evidence.of_level(level, filled) if name != channel]
+        for level in ("source", "medium", "campaign")
+    }
+    if evidence.weight("node", channel) <= 0:
+        return [channel]
+    is_level = table.argument != "spend" and evidence.names_level("node", channel)
+    if is_level and found["source"] and not found["medium"]:
+        found["medium"] = [channel]
+        first = {names[0]: level for level, names in found.items() if names}
+        # A user's own words for channels are no media of the rules for channels.
+        table.levels |= first if table.profile[channel].shares["medium"] > _HALF else {}
+        return [*first]
+    return [channel, *([] if found["source"] or found["medium"] else found["campaign"][:1])]
 
 
 def _levels_by_content(table: OwnTable) -> list[str]:
@@ -109,7 +121,7 @@ def _levels_by_content(table: OwnTable) -> list[str]:
     columns = [each for each in table.profile.values() if each.filled and not each.holds("instant")]
     channel = [each.name for each in columns if evidence.names_level("node", each.name)]
     if channel:
-        return [*channel[:1], *_campaigns_of(table, channel[0])]
+        return _with_others(table, channel[0])
     levels = ("source", "medium", "campaign")
     by_name = {
         level: [name for name in table.with_names(LEVEL_NAMES[level]) if table.is_filled(name)]
@@ -134,7 +146,7 @@ def _levels_by_content(table: OwnTable) -> list[str]:
         for name in [
             name for of in (nouns, first) for name, word in of.items() if evidence.names_level("node", word)
         ][:1]:
-            return [name, *_campaigns_of(table, name)]
+            return _with_others(table, name)
         by_name = {
             level: [
                 name
@@ -195,6 +207,47 @@ def split_pairs(table: OwnTable) -> None:
     query = f"SELECT * EXCLUDE ({sources.quoted(pairs[0])}), {halves} FROM {table.relation}"
     table.replace_rows(query)
     table.say(f"{pairs[0]} read as source and medium")
+
+
+def split_ends(table: OwnTable) -> tuple[list[str], list[str]]:
+    """Make two rows of one with two touches, and return the columns of the node and of the instant.
+
+    The names of their columns differ by one word, such as first and last.
+    """
+    words = {name: evidence.words_of(name) for name in table.source.columns}
+    pairs: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for first, second in combinations(table.source.columns, 2):
+        apart = [each for each in zip(words[first], words[second], strict=False) if each[0] != each[1]]
+        if len(apart) == 1 and len(words[first]) == len(words[second]) > 1:
+            (one, first), (other, second) = sorted(zip(apart[0], (first, second), strict=True))
+            pairs.setdefault((one, other), []).append((first, second))
+    if table.format is not None or candidates(table, "touch"):
+        return [], []
+    for apart_by, found in pairs.items():
+        held = {each: [table.profile[name] for name in each] for each in found}
+        dates = [each for each in found if all(of.holds("instant") for of in held[each])]
+        nodes = [
+            each
+            for each in found
+            if not any(of.holds("instant") or of.holds("amount") for of in held[each])
+            and any(
+                evidence.names_level(level, word) for level in ("node", "source") for word in words[each[0]]
+            )
+        ]
+        if len(dates) != 1 or len(nodes) != 1 or evidence.weight("conversion", " ".join(apart_by)) > 0:
+            continue
+        both = (node, date) = nodes[0], dates[0]
+        gone = ", ".join(sources.quoted(name) for each in both for name in each)
+        parts = [
+            f"SELECT * EXCLUDE ({gone}), "
+            + ", ".join(f"{sources.quoted(each[at])} AS {sources.quoted(' / '.join(each))}" for each in both)
+            + f" FROM {table.relation} WHERE {table.word(node[at])} IS NOT NULL"
+            for at in (0, 1)
+        ]
+        table.replace_rows(" UNION ".join(parts))
+        table.say(f"each row has two touchpoints, of {' and '.join(node)}")
+        return [" / ".join(node)], [" / ".join(date)]
+    return [], []
 
 
 def find_views(table: OwnTable, named: Mapping[str, Named]) -> tuple[str, str | None] | None:
@@ -319,7 +372,7 @@ def warn_of_unused(table: OwnTable) -> None:
         if evidence.weight("user", each.name) <= 0
         and (each.holds("medium") or each.holds("source") or _may_be_campaign(each))
     ]
-    if table.format is None and unused and (table.levels or levels == ["campaign"]):
+    if table.format is None and unused and (table.levels or levels == ["campaign"] or None in levels[1:]):
         errors.warn(
             f"{table.argument}: {table.name} has columns that are not used: {', '.join(unused)}; "
             "if they tell where visits come from, name them with reading=Reading(columns={'node': [...]})"

@@ -26,7 +26,6 @@ AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
 _HEADER_ROWS: Final = 20
 #: Public files of paths write "conv" and "null".
 _YES: Final = (*rows.YES, "conv")
-_NO: Final = (*rows.NO, "nan")
 
 
 def find_column(
@@ -156,7 +155,7 @@ def flag_sql(table: OwnTable, column: str) -> str:
     if table.types[column] == "BOOLEAN":
         return f"coalesce({sources.quoted(column)}, false)"
     word = f"lower({table.word(column)})"
-    yes, no = (", ".join(map(sources.literal, words)) for words in (_YES, _NO))
+    yes, no = (", ".join(map(sources.literal, words)) for words in (_YES, rows.NO))
     other = table.scalar(f"min({word}) FILTER ({word} NOT IN ({yes}, {no}))")
     if other is not None:
         raise errors.InvalidRequest(

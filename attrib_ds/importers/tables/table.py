@@ -59,6 +59,8 @@ class Table:
             self.source = of_services.open_log(connection, path, argument)
         else:
             self.source, said = files.opened(connection, rows, argument=argument, encoding=formats.encoding)
+        #: Codes of the currencies between which the text above the header leaves the choice.
+        self.currencies_above = evidence.choice_of_currencies(" ".join(said))
         if not self.source.columns:
             first = self.source.unreadable.slice(0, 1).to_pylist()[0]
             raise errors.InvalidRequest(

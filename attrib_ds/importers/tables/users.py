@@ -65,7 +65,7 @@ _PEOPLE: Final = 2_000
 #: Columns of a table in which people are looked for.
 _MOST_COLUMNS: Final = 10
 #: How much two columns must have in common, and more than any others.
-_LEAST_SHARE, _MARGIN = 0.2, 0.05
+_LEAST_SHARE, _NEARLY, _MARGIN = 0.2, 0.9, 0.05
 
 
 def _meeting(tables: tuple[OwnTable, OwnTable], columns: Sequence[str | None]) -> float:
@@ -125,17 +125,21 @@ def _people_by_values(tables: tuple[OwnTable, OwnTable]) -> tuple[str, str] | No
     InvalidRequest
         If two pairs meet alike and no name tells which has the people.
     """
-    pairs = []
+    pairs, short = [], []
     for first, second in product(*(table.people.candidates()[:_MOST_COLUMNS] for table in tables)):
         share = _meeting(tables, (first.name, second.name))
         if share >= _LEAST_SHARE:
             is_sure = first.holds("email") or first.holds("code")
             points = [max(0, evidence.weight("user", each.name)) for each in (first, second)]
             is_alike = evidence.words_of(first.name) == evidence.words_of(second.name)
-            if not (is_sure or is_alike or any(points) or (first.holds("long") and second.holds("long"))):
-                # Small numbers meet by chance.
-                continue
-            pairs.append((share + is_sure + sum(points) / 10, first.name, second.name))
+            is_long = first.holds("long") and second.holds("long")
+            pair = (share + is_sure + sum(points) / 10, first.name, second.name)
+            if is_sure or is_alike or any(points) or is_long:
+                pairs.append(pair)
+            elif share > _NEARLY and _are_ids(first, second):
+                short.append(pair)
+    # Small numbers may meet by chance.
+    pairs = pairs or short
     pairs.sort(reverse=True)
     if (
         len(pairs) > 1
@@ -150,6 +154,17 @@ def _people_by_values(tables: tuple[OwnTable, OwnTable]) -> tuple[str, str] | No
             f"touchpoints: the people may be those of {either}; say which with {ways}", field="user"
         )
     return pairs[0][1:] if pairs else None
+
+
+def _are_ids(*columns: evidence.Column) -> bool:
+    """Return whether values of two columns may be ids: repeated, of three digits or more, and no counts."""
+    roles = ("value", "spend", "quantity", "date", "conversion")
+    return any(each.distinct < each.filled for each in columns) and all(
+        each.distinct > 2
+        and all(len(value) > 2 for value in each.values if value)
+        and not any(evidence.weight(role, each.name) > 0 for role in roles)
+        for each in columns
+    )
 
 
 def _differ(tables: tuple[OwnTable, OwnTable], pairs: Sequence[tuple[float, str, str]]) -> bool:

@@ -190,10 +190,11 @@ def take_rest(table: OwnTable, value: str) -> None:
         return
     words = evidence.words_of(value)
     of_debit = ["debit" if word == "credit" else word for word in words]
+    of_debit = ["withdrawn"] if words == ["paid", "in"] else of_debit
     for name in table.source.columns if of_debit != words else ():
         if evidence.words_of(name) == of_debit:
             debit = table.amounts.number("value", name, is_count=False)
-            table.select["value"] = f"coalesce({table.select['value']}, -({debit}))"
+            table.select["value"] = f"coalesce({table.select['value']}, -abs({debit}))"
     for name in remaining_columns(table):
         rest = table.amounts.number("value", name, is_count=False)
         # A total is adjusted only where something was given back.
@@ -249,24 +250,26 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
     Raises
     ------
     InvalidRequest
-        If the name of the column of amounts has two currencies, and nothing tells which it is.
+        If the name of the column of amounts, or the text above, has two currencies, and nothing tells which.
     """
     if column is None:
         amount = table.columns.get("value", table.columns.get("spend"))
         own, default = None, code and sources.literal(code)
         if isinstance(amount, str):
             own = table.amounts.read[amount].currency if amount in table.amounts.read else None
+            of_name = evidence.currencies_in(amount)
+            told = of_name or table.currencies_above
+            if len(told) > 1 and not own and not code:
+                place = f"the column {amount!r}" if of_name else "the text above the rows"
+                either = " or ".join(f"currency={each!r}" for each in told)
+                raise errors.InvalidRequest(
+                    f"{table.argument}: {place} of {table.name} names several currencies; say with {either} "
+                    "which all amounts are in, or add a column with the currency of each row",
+                    field="currency",
+                )
             if own is None and code is None and _is_american(table, amount):
                 table.say("amounts in $ are read as USD, as dates begin with the month")
                 default = "'USD'"
-            of_name = evidence.currencies_in(amount)
-            if len(of_name) > 1 and not own and not code:
-                either = " or ".join(f"currency={each!r}" for each in of_name)
-                raise errors.InvalidRequest(
-                    f"{table.argument}: the column {amount!r} of {table.name} names two currencies; say "
-                    f"with {either} which its amounts are in",
-                    field="currency",
-                )
             default = sources.literal(of_name[0]) if len(of_name) == 1 else default
         if own or default:
             table.select["currency"] = f"coalesce({own or 'NULL'}, {default or 'NULL'})"
