@@ -113,13 +113,13 @@
   }
 
   /** @returns {string | undefined} the stored tracker id */
-  function readCookie() {
+  function getCookie() {
     return read(latest) ?? read(cookie);
   }
 
   /** By default for thirteen months. Safari ends a cookie sooner that a script has written last.
    * @param {string} value @param {string} of domain @param {number} seconds @param {string} name */
-  function writeCookie(value, of = home, seconds = 34128000, name = cookie) {
+  function setCookie(value, of = home, seconds = 34128000, name = cookie) {
     const more = (of && "; Domain=" + of) + (location.protocol === "https:" ? "; Secure" : "");
     safely(() => (document.cookie = `${name}=${value}; Path=/; Max-Age=${seconds}; SameSite=Lax${more}`));
   }
@@ -136,16 +136,16 @@
     // Another tab may be trying, too.
     const name = cookie + "-test" + id;
     home = widening().find((of) => {
-      writeCookie("1", of, 10, name);
+      setCookie("1", of, 10, name);
       const isThere = safely(() => document.cookie.includes(name + "=1"));
-      writeCookie("", of, 0, name);
+      setCookie("", of, 0, name);
       return isThere;
     }) || "";
   }
 
   /** Remove the cookie of every domain. */
-  function removeCookie() {
-    for (const of of ["", home, ...widening()]) writeCookie("", of, 0);
+  function dropCookie() {
+    for (const of of ["", home, ...widening()]) setCookie("", of, 0);
   }
 
   /** Ask the service, which has a second to answer.
@@ -167,8 +167,8 @@
     if (isStored || refuses || isAsking) return release();
     findHome();
     // An echo would come after consent was withdrawn again, and a cookie is no news.
-    if (!isHeard && !readCookie()) {
-      if (read(latest) === "") writeCookie(id, home, 600, latest);
+    if (!isHeard && !getCookie()) {
+      if (read(latest) === "") setCookie(id, home, 600, latest);
       channel?.postMessage(true);
     }
     isAsking = true;
@@ -186,17 +186,17 @@
   function store(given) {
     // Meanwhile the visitor may have withdrawn consent.
     if (!isGranted) return;
-    const found = given || readCookie();
+    const found = given || getCookie();
     if (found) id = found;
     // The service sets the cookie itself where it is part of the site.
-    if (!base.startsWith(location.origin + "/") || read(cookie) !== id) writeCookie(id);
-    isStored = !!readCookie();
-    if (isStored) {
+    if (!base.startsWith(location.origin + "/") || read(cookie) !== id) setCookie(id);
+    if ((isStored = !!getCookie())) {
       if (isDated) safely(takeKept);
       // The page view again, under the id that lasts: the service joins the visit so far to it.
       if (landing) waiting.add({ ...landing, id: landing.id + "+", attempts: 0, timer: 0 });
       landing = undefined;
-    }
+      // Otherwise another tab has withdrawn consent just now.
+    } else if (found && !given) id = newId();
     // After a moment, another tab that was opened at the same instant has stored its id.
     if (found) settle();
     else settling = setTimeout(settle, 100);
@@ -214,7 +214,7 @@
   function deny(forgets) {
     isGranted = false;
     if (forgets) {
-      removeCookie();
+      dropCookie();
       safely(() => shelved().forEach((name) => delete localStorage[name]));
     }
     if (isStored) id = newId();
@@ -226,14 +226,14 @@
   function withdraw() {
     // What happened before belongs to the id that the visitor had.
     flush();
-    if (readCookie()) writeCookie("", home, 600, latest);
+    if (getCookie()) setCookie("", home, 600, latest);
     deny(true);
     channel?.postMessage(false);
   }
 
   /** Look up consent where it is stored: another page may have withdrawn it. */
   function look() {
-    const found = isStored && readCookie();
+    const found = isStored && getCookie();
     if (found) id = found;
     else if (isStored) deny(true);
   }
@@ -280,7 +280,7 @@
   function post(path, id, content) {
     const message = { id, path, content, made: Date.now(), attempts: 0 };
     // On another page, the visitor may have agreed meanwhile.
-    if (!isDenied && readCookie()) grant();
+    if (!isDenied && getCookie()) grant();
     onceKnown(() => begin(message));
   }
 
@@ -317,8 +317,8 @@
         const text = await response.text();
         // It may have set the cookie again since consent was withdrawn.
         const kept = read(latest);
-        if (kept === "") removeCookie();
-        else if (kept && isStored) writeCookie(kept);
+        if (kept === "") dropCookie();
+        else if (kept && isStored) setCookie(kept);
         const { status, headers, ok } = response;
         if (status === 429 || status >= 500) retry(message, headers.get("Retry-After"));
         else finish(message, text);
@@ -574,7 +574,7 @@
   }
 
   function start() {
-    if (refuses) removeCookie();
+    if (refuses) dropCookie();
     safely(() => {
       // Neither the address bar nor a page view has the value: whoever copies the address is somebody else.
       brought = new URLSearchParams(location.search).get("_attrib") || "";
