@@ -360,6 +360,21 @@ def test_a_late_answer_does_not_bring_a_withdrawn_cookie_back(page, script):
     assert old != new
 
 
+def test_an_id_that_another_tab_withdraws_while_a_page_takes_it_is_not_used(page, script):
+    recorder = Recorder(script, options='data-consent="granted"')
+    old = "0" * 8 + "-0000-4000-8000-" + "0" * 12
+    # The other tab withdraws consent when this page writes the cookie.
+    page.add_init_script(
+        f"let kept = 'attrib-shop~={old}';"
+        "Object.defineProperty(document, 'cookie', {get: () => kept, set() { kept = 'attrib-shop~='; }})"
+    )
+    with site(recorder) as url:
+        page.goto(url)
+        eventually(lambda: recorder.hits)
+        assert page.evaluate("attrib.trackerId()") != old
+    assert [(hit["trackerId"] == old, hit["isPersistent"]) for hit in recorder.hits] == [(False, False)]
+
+
 def test_two_projects_on_one_page_are_a_warning(page, script):
     page.add_init_script("warned = []; console.warn = (...texts) => warned.push(texts.join(' '))")
     add = """(project) => new Promise((done) => {
