@@ -79,7 +79,7 @@ _CLOCK: Final = (
 )
 _DAY_NAME: Final = r"^(?:\pL+\.?,?\s+)?"
 _ORDINAL: Final = r"(?:st|nd|rd|th|er|º|ª|\.)?,?"
-#: Years as text, first and last; those of other calendars, such as 1404, would be taken for the Middle Ages.
+#: Years that are read, first and last, as text; 1404 is a year of another calendar.
 _YEARS: Final = "'1900' AND '2200'"
 #: Ways of writing instants: the names of their parts, and their pattern; ``w`` is the name of a month.
 _WAYS: Final = (

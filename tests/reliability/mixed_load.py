@@ -186,9 +186,9 @@ def run(clients: int, seconds: float) -> Summary:
                 process.wait(120)
             # A slow machine may not answer a heavy read in time, which is said.
             complaints.seek(0)
-            told = [line for line in complaints if "the limit of this server" not in line]
-            if told:
-                watched.problems.append(f"the server complains: {''.join(told)[-500:]}")
+            unexpected = [line for line in complaints if "the limit of this server" not in line]
+            if unexpected:
+                watched.problems.append(f"the server complains: {''.join(unexpected)[-500:]}")
         with closing(Service.open("shop", path)) as service, service._store.cursor() as cursor:
             stored = [nonce for (nonce,) in cursor.execute("SELECT nonce FROM raw_events").fetchall()]
             if len(set(stored)) != len(stored) or not watched.accepted <= set(stored):

@@ -49,7 +49,7 @@ def find_node(
     if filled:
         return _with_others(table, filled[0])
     of_levels = [table.with_names(LEVEL_NAMES[level]) for level in ("source", "medium", "campaign")]
-    # Where an event was sent from, such as web or app, is no source.
+    # Web, app and the like say which device sent an event; they are not traffic sources.
     of_levels = [[name for name in names if not table.profile[name].holds("runtime")] for names in of_levels]
     parts = [column for columns in of_levels for column in list(filter(table.is_filled, columns))[:1]]
     if not of_nodes and (len(parts) < len(LEVEL_NAMES) or table.levels):
@@ -110,7 +110,7 @@ def _with_others(table: OwnTable, channel: str) -> list[str]:
     if is_level and found["source"] and not found["medium"]:
         found["medium"] = [channel]
         first = {names[0]: level for level, names in found.items() if names}
-        # A user's own words for channels are no media of the rules for channels.
+        # The rules for channels know standard media only; other names stay levels of their own.
         table.levels |= first if table.profile[channel].shares["medium"] > _HALF else {}
         return [*first]
     return [channel, *([] if found["source"] or found["medium"] else found["campaign"][:1])]

@@ -224,7 +224,7 @@ def take_less(table: OwnTable, named: Mapping[str, Named]) -> None:
 
 
 def _gross_of(table: OwnTable) -> str | None:
-    """Return the column of amounts that are the values and the refunds together, if there is one."""
+    """Return the column of amounts before refunds, if the values are these amounts less the refunds."""
     value, refund = table.select["value"], table.select["refund"]
     for each in table.profile.values():
         if each.name not in table.columns.values() and each.holds("amount"):
@@ -258,10 +258,10 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
         if isinstance(amount, str):
             own = table.amounts.read[amount].currency if amount in table.amounts.read else None
             of_name = evidence.currencies_in(amount)
-            told = of_name or table.currencies_above
-            if len(told) > 1 and not own and not code:
+            choices = of_name or table.currencies_above
+            if len(choices) > 1 and not own and not code:
                 place = f"the column {amount!r}" if of_name else "the text above the rows"
-                either = " or ".join(f"currency={each!r}" for each in told)
+                either = " or ".join(f"currency={each!r}" for each in choices)
                 raise errors.InvalidRequest(
                     f"{table.argument}: {place} of {table.name} names several currencies; say with {either} "
                     "which all amounts are in, or add a column with the currency of each row",
