@@ -35,9 +35,8 @@
   const cookie = "attrib-" + project;
   // Whether the script is part of the site, so that answers may set the cookie.
   const isOwn = base.startsWith(location.origin + "/");
-  // Cookie that counts for a moment after a withdrawal: pages, and answers on their way, may set the other one again.
+  // Cookie that counts for ten seconds after a withdrawal, as answers on their way may set the other one again.
   const latest = cookie + "~";
-  const moment = isOwn ? 10 : 1;
   const shelf = cookie + ":";
   const channel = safely(() => new BroadcastChannel(cookie));
   const refuses =
@@ -171,7 +170,7 @@
     findHome();
     // An echo would come after consent was withdrawn again, and a cookie is no news.
     if (!isHeard && !getCookie()) {
-      if (getCookie() === "") setCookie(id, home, moment, latest);
+      if (getCookie() === "") setCookie(id, home, 10, latest);
       channel?.postMessage(true);
     }
     isAsking = true;
@@ -228,8 +227,8 @@
   function withdraw() {
     // What happened before belongs to the id that the visitor had.
     flush();
-    if (getCookie()) setCookie("", home, moment, latest);
-    setTimeout(() => getCookie() === "" && dropCookie(), 900 * moment);
+    if (isOwn && getCookie()) setCookie("", home, 10, latest);
+    setTimeout(() => getCookie() === "" && dropCookie(), 9e3);
     deny(true);
     channel?.postMessage(false);
   }

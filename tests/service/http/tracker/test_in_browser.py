@@ -234,6 +234,7 @@ def test_a_page_in_a_sandbox_is_counted_without_cookies(page, script):
     recorder = Recorder(script, options='data-consent="granted"')
     with site(recorder) as url:
         page.goto(url)
+        eventually(lambda: recorder.hits)
         page.evaluate('document.body.innerHTML = \'<iframe sandbox="allow-scripts" src="/framed"></iframe>\'')
         eventually(lambda: len(recorder.hits) == 2)
     assert recorder.hits[1]["pageUrl"] == f"{url}/framed"
@@ -314,7 +315,7 @@ def test_consent_is_looked_up_where_other_pages_keep_it(page, script):
         page.evaluate(f"document.cookie = 'attrib-shop={known}'")
         page.evaluate("history.pushState({}, '', '/second')")
         eventually(lambda: len(recorder.hits) == 3)
-        # For a moment, pages that are just setting the cookie find that it was withdrawn.
+        # For ten seconds, pages find that it was withdrawn.
         assert page.evaluate("(attrib.consent(false), document.cookie)") == "attrib-shop~="
         assert page.evaluate("attrib.trackerId()") != known
         # As an answer does that nobody waits for.
@@ -324,6 +325,16 @@ def test_consent_is_looked_up_where_other_pages_keep_it(page, script):
         (f"{url}/", known),
         (f"{url}/second", known),
     }
+
+
+def test_nothing_is_left_of_a_withdrawal_where_no_answer_sets_cookies(page, script):
+    """The answers of another origin cannot."""
+    with site(Recorder(script, options='data-url="http://127.0.0.1:9/"')) as url:
+        page.goto(url)
+        page.wait_for_function("window.attrib?.trackerId")
+        known = page.evaluate("(attrib.consent(true), attrib.trackerId())")
+        assert page.evaluate("document.cookie") == f"attrib-shop={known}"
+        assert page.evaluate("(attrib.consent(false), document.cookie + localStorage.length)") == "0"
 
 
 def test_a_late_answer_does_not_bring_a_withdrawn_cookie_back(page, script):
