@@ -176,20 +176,21 @@ def in_rounds(connection: Connection, hits: str, browsers: Mapping[str, str]) ->
     hits : str
         Table of the hits that arrived, a relation in SQL for a FROM clause.
     """
-    is_known = "known.id IS NOT NULL OR count(*) OVER (PARTITION BY id) > 1"
     arrived = connection.execute(
         f"""
         WITH arrived AS (FROM {hits})
         SELECT row, id, arrived.trackerId, otherTrackerId, known.trackerId,
-            {is_kept("arrived.trackerId")} AS is_kept, {is_known} AS is_known
+            {is_kept("arrived.trackerId")} AS is_kept,
+            coalesce(known.trackerId <> arrived.trackerId, false) AS moves
         FROM arrived LEFT JOIN temp.known_hits AS known USING (id)
-        QUALIFY NOT is_kept OR {is_known} OR arrived.trackerId IN (SELECT unnest(?))
+        QUALIFY NOT is_kept OR moves OR count(*) OVER (PARTITION BY id) > 1
+            OR arrived.trackerId IN (SELECT unnest(?))
             OR arrived.trackerId IN (SELECT otherTrackerId FROM arrived WHERE NOT {is_kept("trackerId")})
         ORDER BY ingestedAt, serverDate, arrived.trackerId, otherTrackerId, row
         """,
         [list(browsers)],
     ).fetchall()
-    if not any(lasts or is_known for *_, lasts, is_known in arrived):
+    if len({id for _, id, *_ in arrived}) == len(arrived) and not any(any(row[-2:]) for row in arrived):
         return [hits]
     users = _holders(connection, list({text for _, _, *texts, _, _ in arrived for text in texts if text}))
     parents: dict[str, str] = {}
@@ -202,9 +203,9 @@ def in_rounds(connection: Connection, hits: str, browsers: Mapping[str, str]) ->
             key = parents[key] = parents[parent]
         return key
 
-    for row, id, *texts, lasts, is_known in arrived:
-        is_alone = is_known or (lasts and texts[0] not in before)
-        before.add(texts[0])
+    for row, id, *texts, lasts, moves in arrived:
+        is_alone = moves or id in before or (lasts and texts[0] not in before)
+        before |= {id, texts[0]}
         roots = {root_of(key) for key in (id, *(users.get(text, text) for text in texts if text))}
         number, was_alone = max(last.get(root, (-1, True)) for root in roots)
         if is_alone or was_alone:

@@ -214,7 +214,8 @@ def collect_arrivals(
             connection, arrived, resolved, browsers, ids=ids, is_anonymous=is_anonymous, **where
         )
         counts.update(stored)
-        connection.execute(f"INSERT INTO temp.known_hits SELECT id, trackerId FROM {arrived}")
+        if arrived != hits:
+            connection.execute(f"INSERT INTO temp.known_hits SELECT id, trackerId FROM {arrived}")
     connection.execute("DROP TABLE temp.known_hits")
     return dict(counts)
 
