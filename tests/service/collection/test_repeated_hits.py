@@ -258,6 +258,26 @@ def test_g239_hits_at_once_have_the_users_of_hits_one_by_one(arrivals, expected)
             assert findings(store) == []
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_order_has_the_visitor_of_its_page_whenever_it_comes(is_first):
+    """The hit first has no visitor of the day; the try that counts has one, and page p-1."""
+    with closing(Service.open("shop", ":memory:")) as service:
+        send(service, "create_event_type", reference="order", name="Order")
+        steps = [
+            partial(collect, service._store, [record(1, "page.p-2 p-2")], [record(1, DAY, -5)]),
+            partial(
+                send, service, "create_event_sync", nonce="n", event_type="order", tracker_id="p-1", data={}
+            ),
+        ]
+        for step in reversed(steps) if is_first else steps:
+            step()
+        assert rows(service._store, TOLD) == [(["day.5f", "p-1"],)]
+        assert rows(
+            service._store,
+            "SELECT count(DISTINCT userId) FROM (FROM events JOIN interactions USING (userId))",
+        ) == [(1,)]
+
+
 def test_a_browser_that_is_told_apart_from_its_day_keeps_all_of_its_sessions(store):
     """The second time that it agrees, the day has a page view that may be somebody else's."""
     collect(store, *[[record(*each)] for each in [(1, DAY, 0), (1, KEPT, 0), (2, DAY, 1), (3, DAY, 2)]])
