@@ -23,6 +23,8 @@ _BYTES: Final = 32
 _DAY: Final = "day."
 #: Of a page whose browser keeps no id, where the project recognises no visitor of the day.
 _PAGE: Final = "page."
+#: Each takes some 100 ms, and senders decide how many they need. What is left comes in the last one.
+_MOST_ROUNDS: Final = 64
 
 
 class DailySalt:
@@ -167,7 +169,7 @@ def in_rounds(connection: Connection, hits: str, browsers: Mapping[str, str]) ->
     What a browser that agrees takes along, and what is left of the visitor of the day, depends on what the
     service knew when it agreed. So these hits come alone, in the order of receipt, between the earlier and
     the later ones of all visitors, pages and browsers that they have to do with. The result is that of hits
-    that are stored one by one.
+    that are stored one by one, unless they need more rounds than a transaction has time for.
 
     Parameters
     ----------
@@ -209,7 +211,7 @@ def in_rounds(connection: Connection, hits: str, browsers: Mapping[str, str]) ->
         roots = {root_of(key) for key in (id, *(users.get(text, text) for text in texts if text))}
         number, was_alone = max(last.get(root, (-1, True)) for root in roots)
         if is_alone or was_alone:
-            number += 1
+            number = min(number + 1, _MOST_ROUNDS - 1)
         parents.update(dict.fromkeys(roots, root := min(roots)))
         last[root] = number, is_alone
         rounds.setdefault(number, []).append(row)
@@ -334,6 +336,7 @@ def find_joining(
         WITH asked AS (SELECT * REPLACE (agreed::TIMESTAMP AS agreed)
             FROM (VALUES {values}) AS asked (sessionId, visitor, trackerId, hitId, agreed)
             WHERE sessionId <> ''
+            QUALIFY row_number() OVER (PARTITION BY sessionId, hitId ORDER BY trackerId) = 1
         ), views AS (SELECT sessionId, (serverDate, id) AS position, {_page_of(_URL)} AS page,
                 {_page_of("referrer")} AS source
             FROM hits WHERE sessionId IN (SELECT sessionId FROM asked)
