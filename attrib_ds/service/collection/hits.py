@@ -3,7 +3,7 @@
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -203,64 +203,47 @@ def collect_arrivals(
     dict of str to int
         As :func:`collect`.
     """
+    received = naive(instants.now())
+    where = {"project_id": project_id, "now": now}
     _find_known(connection, hits)
-    counts: Counter[str] = Counter()
+    total: Counter[str] = Counter()
     browsers = daily_visitors.new_browsers(connection, hits) if is_anonymous else {}
     for arrived in daily_visitors.in_rounds(connection, hits, browsers) if is_anonymous else [hits]:
         if arrived != hits:
             browsers = daily_visitors.new_browsers(connection, arrived)
-        where = {"project_id": project_id, "now": now}
-        stored = _collect_round(
-            connection, arrived, resolved, browsers, ids=ids, is_anonymous=is_anonymous, **where
-        )
-        counts.update(stored)
+        stored = collect(connection, arrived, resolved, ids=ids, is_anonymous=is_anonymous, **where)
+        whole = f"(SELECT * FROM {resolved.whole} AS whole SEMI JOIN {arrived} AS hit USING (row))"
+        ((count,),) = connection.execute(f"SELECT count(*) FROM {arrived}").fetchall()
+        is_repeated = stored["hits"] < count
+        changes = 0
+        users: list[str] = []
+        if is_repeated or browsers:
+            changes += daily_visitors.find_joining(
+                connection, whole, browsers, is_repeated=is_repeated, timeout=sessions.TIMEOUT
+            )
+            changes += _find_better(connection, arrived)
+        if changes:
+            better = f"(SELECT * FROM {arrived} SEMI JOIN temp.better_hits USING (row))"
+            stored["implicit_nodes"] += _place(
+                connection, better, resolved, is_anonymous=is_anonymous, **where
+            )
+            connection.execute("ALTER TABLE temp.arrived_hits RENAME TO placed_hits")
+            users = daily_visitors.take_visits(connection, whole, ids, received)
+            _recompute(connection, replace(resolved, whole="temp.arrived_hits"), ids=ids, **where)
+            _restore_openings(connection)
+        for table in ("placed_hits", "joined_visits", "better_hits"):
+            connection.execute(f"DROP TABLE IF EXISTS temp.{table}")
+        if is_anonymous:
+            daily_visitors.assign_pages(connection, arrived, received)
+        if users:
+            left = f"(SELECT unnest([{', '.join(map(sources.literal, users))}]::VARCHAR[]) AS userId)"
+            merging.renumber(connection, f"SELECT userId FROM {left}")
+            merging.remove_absent(connection, left)
         if arrived != hits:
             connection.execute(f"INSERT INTO temp.known_hits SELECT id, trackerId FROM {arrived}")
+        total.update(stored)
     connection.execute("DROP TABLE temp.known_hits")
-    return dict(counts)
-
-
-def _collect_round(
-    connection: Connection,
-    hits: str,
-    resolved: traffic_sources.ResolvedHits,
-    browsers: Mapping[str, str],
-    *,
-    project_id: str,
-    now: str,
-    ids: tables.HexIds,
-    is_anonymous: bool,
-) -> dict[str, int]:
-    """Store hits that do not depend on each other, as :func:`collect_arrivals` does."""
-    received = naive(instants.now())
-    where = {"project_id": project_id, "now": now}
-    counts = collect(connection, hits, resolved, ids=ids, is_anonymous=is_anonymous, **where)
-    whole = f"(SELECT * FROM {resolved.whole} AS whole SEMI JOIN {hits} AS hit USING (row))"
-    ((count,),) = connection.execute(f"SELECT count(*) FROM {hits}").fetchall()
-    is_repeated = counts["hits"] < count
-    changes = 0
-    users: list[str] = []
-    if is_repeated or browsers:
-        changes += daily_visitors.find_joining(
-            connection, whole, browsers, is_repeated=is_repeated, timeout=sessions.TIMEOUT
-        )
-        changes += _find_better(connection, hits)
-    if changes:
-        better = f"(SELECT * FROM {hits} SEMI JOIN temp.better_hits USING (row))"
-        counts["implicit_nodes"] += _place(connection, better, resolved, is_anonymous=is_anonymous, **where)
-        connection.execute("ALTER TABLE temp.arrived_hits RENAME TO placed_hits")
-        users = daily_visitors.take_visits(connection, whole, ids, received)
-        _recompute(connection, replace(resolved, whole="temp.arrived_hits"), ids=ids, **where)
-        _restore_openings(connection)
-    for table in ("placed_hits", "joined_visits", "better_hits"):
-        connection.execute(f"DROP TABLE IF EXISTS temp.{table}")
-    if is_anonymous:
-        daily_visitors.assign_pages(connection, hits, received)
-    if users:
-        left = f"(SELECT unnest([{', '.join(map(sources.literal, users))}]::VARCHAR[]) AS userId)"
-        merging.renumber(connection, f"SELECT userId FROM {left}")
-        merging.remove_absent(connection, left)
-    return counts
+    return dict(total)
 
 
 def rank(hit: str = "") -> str:
