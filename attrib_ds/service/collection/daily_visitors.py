@@ -3,10 +3,9 @@
 import hmac
 import json
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from duckdb import DuckDBPyConnection as Connection
 
@@ -24,6 +23,8 @@ _BYTES: Final = 32
 _DAY: Final = "day."
 #: Of a page whose browser keeps no id, where the project recognises no visitor of the day.
 _PAGE: Final = "page."
+#: Each takes some 100 ms, and senders decide how many they need. What is left comes in the last one.
+_MOST_ROUNDS: Final = 64
 
 
 class DailySalt:
@@ -141,65 +142,119 @@ def is_kept(tracker: str) -> str:
     return f"NOT regexp_matches({tracker}, '^(day|page|hit)[.]')"
 
 
-class Arrivals(NamedTuple):
-    """What hits tell about visitors beside their tracker id.
+def new_browsers(connection: Connection, hits: str) -> dict[str, str]:
+    """Return the day's ids that are known or arrive now, by lasting ones that have no hit yet."""
+    told = (
+        f"SELECT trackerId, arg_min(otherTrackerId, (ingestedAt, serverDate, otherTrackerId)) FROM {hits} "
+        f"WHERE otherTrackerId <> '' AND {is_kept('trackerId')} GROUP BY trackerId ORDER BY trackerId"
+    )
+    browsers = dict(connection.execute(told).fetchall())
+    if not browsers:
+        return {}
+    query = (
+        "SELECT value FROM identities WHERE kind = $kind AND value IN (SELECT unnest($visitors)) "
+        f"UNION SELECT trackerId FROM {hits} WHERE trackerId IN (SELECT unnest($visitors))"
+    )
+    parameters = {"kind": identities.TRACKER, "visitors": list(browsers.values())}
+    known = {visitor for (visitor,) in connection.execute(query, parameters).fetchall()}
+    candidates = {tracker: visitor for tracker, visitor in browsers.items() if visitor in known}
+    query = "SELECT DISTINCT trackerId FROM hits WHERE trackerId IN (SELECT unnest(?))"
+    seen = {tracker for (tracker,) in connection.execute(query, [list(candidates)]).fetchall()}
+    return {tracker: visitor for tracker, visitor in candidates.items() if tracker not in seen}
+
+
+def in_rounds(connection: Connection, hits: str, browsers: Mapping[str, str]) -> list[str]:
+    """Divide hits into relations that are stored one after the other.
+
+    What a browser that agrees takes along, and what is left of the visitor of the day, depends on what the
+    service knew when it agreed. So these hits come alone, in the order of receipt, between the earlier and
+    the later ones of all visitors, pages and browsers that they have to do with. The result is that of hits
+    that are stored one by one, unless they need more rounds than a transaction has time for.
 
     Parameters
     ----------
-    pages : tuple of tuple of str
-        Tracker ids of a page and of the day. A page that is open while its address changes has several.
-    browsers : dict of str to str
-        Tracker id of the day of the earliest hit, by one that the browser keeps.
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction, with ``known_hits``.
+    hits : str
+        Table of the hits that arrived, a relation in SQL for a FROM clause.
     """
+    arrived = connection.execute(
+        f"""
+        WITH arrived AS (FROM {hits})
+        SELECT row, id, arrived.trackerId, otherTrackerId, known.trackerId,
+            {is_kept("arrived.trackerId")} AS is_kept,
+            coalesce(known.trackerId <> arrived.trackerId, false) AS moves
+        FROM arrived LEFT JOIN temp.known_hits AS known USING (id)
+        QUALIFY NOT is_kept OR moves OR count(*) OVER (PARTITION BY id) > 1
+            OR arrived.trackerId IN (SELECT unnest(?))
+            OR arrived.trackerId IN (SELECT otherTrackerId FROM arrived WHERE NOT {is_kept("trackerId")})
+        ORDER BY ingestedAt, serverDate, arrived.trackerId, otherTrackerId, row
+        """,
+        [list(browsers)],
+    ).fetchall()
+    if len({id for _, id, *_ in arrived}) == len(arrived) and not any(any(row[-2:]) for row in arrived):
+        return [hits]
+    users = _holders(connection, list({text for _, _, *texts, _, _ in arrived for text in texts if text}))
+    parents: dict[str, str] = {}
+    last: dict[str, tuple[int, bool]] = {}
+    rounds: dict[int, list[int]] = {}
+    before: set[str] = set()
 
-    pages: tuple[tuple[str, str], ...] = ()
-    browsers: Mapping[str, str] = MappingProxyType({})
+    def root_of(key: str) -> str:
+        while (parent := parents.setdefault(key, key)) != key:
+            key = parents[key] = parents[parent]
+        return key
 
-
-def read_trackers(texts: Iterable[str]) -> Arrivals:
-    """Return what the tracker ids of accepted hits, in the order of their dates, tell beside the first one.
-
-    Examples
-    --------
-    >>> read_trackers(["day.5f p-1", "c-1 day.5f", "c-1 day.8a", "c-2"])
-    Arrivals(pages=(('p-1', 'day.5f'),), browsers={'c-1': 'day.5f'})
-    """
-    pages: dict[tuple[str, str], None] = {}
-    browsers: dict[str, str] = {}
-    for text in texts:
-        tracker, _, second = text.partition(" ")
-        if second and tracker.startswith((_DAY, _PAGE)):
-            pages[second, tracker] = None
-        elif second:
-            browsers.setdefault(tracker, second)
-    return Arrivals(tuple(pages), browsers)
-
-
-def assign_pages(connection: Connection, pages: Sequence[tuple[str, str]], now: datetime) -> None:
-    """Give the tracker ids of pages, which events have, to the users of the ids of the day."""
-    holders = _holders(connection, list(dict.fromkeys(id for pair in pages for id in pair)))
-    suspects = [
-        page
-        for page, visitor in pages
-        if visitor not in holders or holders.get(page) not in (None, holders[visitor])
+    for row, id, *texts, lasts, moves in arrived:
+        is_alone = moves or id in before or (lasts and texts[0] not in before)
+        before |= {id, texts[0]}
+        roots = {root_of(key) for key in (id, *(users.get(text, text) for text in texts if text))}
+        number, was_alone = max(last.get(root, (-1, True)) for root in roots)
+        if is_alone or was_alone:
+            number = min(number + 1, _MOST_ROUNDS - 1)
+        parents.update(dict.fromkeys(roots, root := min(roots)))
+        last[root] = number, is_alone
+        rounds.setdefault(number, []).append(row)
+    later = [rows for number, rows in sorted(rounds.items()) if number]
+    if not later:
+        return [hits]
+    first = f"row NOT IN (SELECT unnest({[row for rows in later for row in rows]}))"
+    return [
+        f"(FROM {hits} WHERE {each})"
+        for each in (first, *(f"row IN (SELECT unnest({rows}))" for rows in later))
     ]
-    kept: set[str] = set()
-    if suspects:
-        # An id that a browser keeps by now stays apart.
-        query = "SELECT DISTINCT trackerId FROM hits WHERE trackerId IN (SELECT unnest(?))"
-        kept = {page for (page,) in connection.execute(query, [suspects]).fetchall()}
-    new, apart = [], []
-    for page, visitor in sorted(pages, key=lambda pair: pair[1] not in holders):
-        if page in kept:
+
+
+def assign_pages(connection: Connection, hits: str, now: datetime) -> None:
+    """Give the tracker ids of pages, which events have, to the users of the ids of the day."""
+    query = (
+        f"SELECT DISTINCT otherTrackerId, trackerId FROM {hits} "
+        f"WHERE otherTrackerId <> '' AND NOT {is_kept('trackerId')} ORDER BY ALL"
+    )
+    pages = connection.execute(query).fetchall()
+    if not pages:
+        return
+    holders = _holders(connection, list(dict.fromkeys(id for pair in pages for id in pair)))
+    new: list[tuple[str, str]] = []
+    apart: list[tuple[str, str]] = []
+    query = "SELECT DISTINCT userId FROM interactions WHERE userId IN (SELECT unnest(?))"
+    strangers = [holders[page] for page, visitor in pages if page in holders and visitor not in holders]
+    seen = {user for (user,) in connection.execute(query, [strangers]).fetchall()} if strangers else set()
+    contested = [page for page, visitor in pages if holders.get(page) not in (None, holders.get(visitor))]
+    # An id that a browser keeps by now stays apart.
+    query = "SELECT DISTINCT trackerId FROM hits WHERE trackerId IN (SELECT unnest(?))"
+    kept = {id for (id,) in connection.execute(query, [contested]).fetchall()} if contested else set()
+    for page, visitor in pages:
+        user, of_day = holders.get(page, ""), holders.get(visitor, "")
+        if page in kept or user == of_day:
             continue
-        # An id of the day without a user had a repeated hit only: it is the same browser at another address.
-        for id, other in ((page, visitor), (visitor, page)):
-            if id not in holders and other in holders:
-                holders[id] = holders[other]
-                new.append((id, holders[id]))
-        if holders.get(page) != holders.get(visitor):
+        if user and of_day:
             # An event came before the page view, or the address has changed.
-            apart.append((holders[page], holders[visitor]))
+            apart.append((user, of_day))
+        elif of_day or user in seen:
+            # An id of the day without a user had a repeated hit only: the same browser at another address.
+            new.append((page, of_day) if of_day else (visitor, user))
+            holders.update(new[-1:])
     _insert(connection, new)
     merging.merge(connection, identities.find_merges(connection, apart), now)
 
@@ -230,7 +285,7 @@ def find_joining(
     hits : str
         Table of the hits that arrived, stored or not.
     browsers : dict of str to str
-        From :func:`read_trackers`, of ids that nobody had before.
+        From :func:`new_browsers`.
     is_repeated : bool
         Whether some of the hits were stored before.
     timeout : int
@@ -380,16 +435,17 @@ def _join_users(
     """Make the user of the day's id that of a lasting one, if all that is left of the day is in the visit."""
     holders = _holders(connection, [visitor, tracker])
     of_day, own = holders.get(visitor), holders.get(tracker)
+    # Of this day and of others whose pages showed that they were the same browser.
+    of_user = f"kind = '{identities.TRACKER}' AND userId = $user AND NOT {is_kept('value')}"
+    among = f"trackerId IN (SELECT value FROM identities WHERE {of_user})"
     elsewhere = (
-        "SELECT 1 FROM hits WHERE trackerId = $visitor UNION ALL SELECT 1 FROM temp.arrived_hits "
-        "WHERE trackerId = $visitor AND formerId IS NOT NULL LIMIT 1"
+        f"SELECT 1 FROM hits WHERE {among} UNION ALL SELECT 1 FROM temp.arrived_hits "
+        f"WHERE {among} AND formerId IS NOT NULL LIMIT 1"
     )
-    others = sql_results.read_row(connection, elsewhere, {"visitor": visitor})
+    others = sql_results.read_row(connection, elsewhere, {"user": of_day})
     if of_day is not None and is_whole and others is None:
         # Whoever has this address and user agent from now on is somebody else.
-        connection.execute(
-            "DELETE FROM identities WHERE kind = ? AND value = ?", [identities.TRACKER, visitor]
-        )
+        connection.execute(f"DELETE FROM identities WHERE {of_user}", {"user": of_day})
         if own is None:
             _insert(connection, [(tracker, of_day)])
         elif own != of_day:

@@ -2,7 +2,8 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -127,9 +128,7 @@ class HitIntake(intake.TableIntake[dict[str, Any], None, dict[str, Any]]):
                 )
                 rows = sql_results.read_arrow(connection, f"FROM {resolved.whole}")
         positions = {row: position for position, row in enumerate(rows["row"].to_pylist())}
-        dated = sorted((entry["serverDate"], entry["trackerId"]) for entry in entries)
-        arrivals = daily_visitors.read_trackers(tracker for _, tracker in dated)
-        portion = _Portion(rows, replace(resolved, whole="temp.taken_hits"), arrivals)
+        portion = _Portion(rows, replace(resolved, whole="temp.taken_hits"))
         return [
             record | {"portion": portion, "position": positions[row]} for row, record in enumerate(records)
         ]
@@ -152,7 +151,6 @@ class _Portion(NamedTuple):
 
     rows: pa.Table
     resolved: traffic_sources.ResolvedHits
-    arrivals: daily_visitors.Arrivals
 
 
 def _collect(connection: Connection, portion: _Portion, *, project_id: str, ids: tables.HexIds) -> None:
@@ -177,7 +175,6 @@ def _collect(connection: Connection, portion: _Portion, *, project_id: str, ids:
         connection,
         "temp.taken_hits",
         portion.resolved,
-        portion.arrivals,
         project_id=project_id,
         now=now,
         ids=ids,
@@ -188,7 +185,6 @@ def collect_arrivals(
     connection: Connection,
     hits: str,
     resolved: traffic_sources.ResolvedHits,
-    arrivals: daily_visitors.Arrivals,
     *,
     project_id: str,
     now: str,
@@ -200,9 +196,7 @@ def collect_arrivals(
     Parameters
     ----------
     connection, hits, resolved, project_id, now, ids, is_anonymous
-        As for :func:`collect`.
-    arrivals : Arrivals
-        What the hits tell about their visitors beside the tracker id.
+        As for :func:`collect`. Anonymous hits have ``otherTrackerId``, the second word of their tracker id.
 
     Returns
     -------
@@ -211,33 +205,45 @@ def collect_arrivals(
     """
     received = naive(instants.now())
     where = {"project_id": project_id, "now": now}
-    new_browsers = _new_browsers(connection, arrivals.browsers, hits)
-    counts = collect(connection, hits, resolved, ids=ids, is_anonymous=is_anonymous, **where)
-    if arrivals.pages:
-        daily_visitors.assign_pages(connection, arrivals.pages, received)
-    ((count,),) = connection.execute(f"SELECT count(*) FROM {hits}").fetchall()
-    is_repeated = counts["hits"] < count
-    if not is_repeated and not new_browsers:
-        return counts
-    whole = f"(SELECT * FROM {resolved.whole} AS whole SEMI JOIN {hits} AS hit USING (row))"
-    changes = daily_visitors.find_joining(
-        connection, whole, new_browsers, is_repeated=is_repeated, timeout=sessions.TIMEOUT
-    )
-    changes += _find_better(connection, hits)
-    if changes:
-        better = f"(SELECT * FROM {hits} SEMI JOIN temp.better_hits USING (row))"
-        counts["implicit_nodes"] += _place(connection, better, resolved, is_anonymous=is_anonymous, **where)
-        connection.execute("ALTER TABLE temp.arrived_hits RENAME TO placed_hits")
-        users = daily_visitors.take_visits(connection, whole, ids, received)
-        _recompute(connection, replace(resolved, whole="temp.arrived_hits"), ids=ids, **where)
-        _restore_openings(connection)
-        left = f"(SELECT unnest([{', '.join(map(sources.literal, users))}]::VARCHAR[]) AS userId)"
-        merging.renumber(connection, f"SELECT userId FROM {left}")
-        merging.remove_absent(connection, left)
-        connection.execute("DROP TABLE temp.placed_hits")
-    for table in ("joined_visits", "better_hits"):
-        connection.execute(f"DROP TABLE temp.{table}")
-    return counts
+    _find_known(connection, hits)
+    total: Counter[str] = Counter()
+    browsers = daily_visitors.new_browsers(connection, hits) if is_anonymous else {}
+    for arrived in daily_visitors.in_rounds(connection, hits, browsers) if is_anonymous else [hits]:
+        if arrived != hits:
+            browsers = daily_visitors.new_browsers(connection, arrived)
+        stored = collect(connection, arrived, resolved, ids=ids, is_anonymous=is_anonymous, **where)
+        whole = f"(SELECT * FROM {resolved.whole} AS whole SEMI JOIN {arrived} AS hit USING (row))"
+        ((count,),) = connection.execute(f"SELECT count(*) FROM {arrived}").fetchall()
+        is_repeated = stored["hits"] < count
+        changes = 0
+        users: list[str] = []
+        if is_repeated or browsers:
+            changes += daily_visitors.find_joining(
+                connection, whole, browsers, is_repeated=is_repeated, timeout=sessions.TIMEOUT
+            )
+            changes += _find_better(connection, arrived)
+        if changes:
+            better = f"(SELECT * FROM {arrived} SEMI JOIN temp.better_hits USING (row))"
+            stored["implicit_nodes"] += _place(
+                connection, better, resolved, is_anonymous=is_anonymous, **where
+            )
+            connection.execute("ALTER TABLE temp.arrived_hits RENAME TO placed_hits")
+            users = daily_visitors.take_visits(connection, whole, ids, received)
+            _recompute(connection, replace(resolved, whole="temp.arrived_hits"), ids=ids, **where)
+            _restore_openings(connection)
+        for table in ("placed_hits", "joined_visits", "better_hits"):
+            connection.execute(f"DROP TABLE IF EXISTS temp.{table}")
+        if is_anonymous:
+            daily_visitors.assign_pages(connection, arrived, received)
+        if users:
+            left = f"(SELECT unnest([{', '.join(map(sources.literal, users))}]::VARCHAR[]) AS userId)"
+            merging.renumber(connection, f"SELECT userId FROM {left}")
+            merging.remove_absent(connection, left)
+        if arrived != hits:
+            connection.execute(f"INSERT INTO temp.known_hits SELECT id, trackerId FROM {arrived}")
+        total.update(stored)
+    connection.execute("DROP TABLE temp.known_hits")
+    return dict(total)
 
 
 def rank(hit: str = "") -> str:
@@ -308,22 +314,6 @@ def _restore_openings(connection: Connection) -> None:
     connection.execute("DROP TABLE temp.openings_before")
 
 
-def _new_browsers(connection: Connection, browsers: Mapping[str, str], hits: str) -> dict[str, str]:
-    """Return the day's ids that are known or arrive now, by lasting ones that have no hit yet."""
-    if not browsers:
-        return {}
-    query = (
-        "SELECT value FROM identities WHERE kind = $kind AND value IN (SELECT unnest($visitors)) "
-        f"UNION SELECT trackerId FROM {hits} WHERE trackerId IN (SELECT unnest($visitors))"
-    )
-    parameters = {"kind": identities.TRACKER, "visitors": list(browsers.values())}
-    known = {visitor for (visitor,) in connection.execute(query, parameters).fetchall()}
-    candidates = {tracker: visitor for tracker, visitor in browsers.items() if visitor in known}
-    query = "SELECT DISTINCT trackerId FROM hits WHERE trackerId IN (SELECT unnest(?))"
-    seen = {tracker for (tracker,) in connection.execute(query, [list(candidates)]).fetchall()}
-    return {tracker: visitor for tracker, visitor in candidates.items() if tracker not in seen}
-
-
 def _trash(connection: Connection, hits: str, now: str, *, reason: str) -> int:
     """Set hits aside with a reason; return how many."""
     names = [name for name in tables.TABLES["trashed_hits"] if name not in {"pageUrl", "reason", "trashedAt"}]
@@ -342,7 +332,9 @@ def _raw_hits() -> str:
     columns = [
         f"{given.get(name, f'CAST(NULL AS {kind})')} AS {sources.quoted(name)}" for name, kind in RAW.items()
     ]
-    return f"(SELECT row, {', '.join(columns)} FROM taken_hits)"
+    return (
+        f"(SELECT row, split_part(trackerId, ' ', 2) AS otherTrackerId, {', '.join(columns)} FROM taken_hits)"
+    )
 
 
 #: Wide rows that one statement joins and inserts, so that its memory does not grow with the hits. Each leaves
@@ -498,7 +490,6 @@ def collect(
     new_hits = _find_new(connection, hits)
     nodes = _place(connection, new_hits, resolved, project_id=project_id, now=now, is_anonymous=is_anonymous)
     counts = _recompute(connection, resolved, project_id=project_id, now=now, ids=ids)
-    connection.execute("DROP TABLE temp.known_hits")
     return counts | {"implicit_nodes": nodes}
 
 
@@ -573,19 +564,21 @@ def _place(
     return inserted
 
 
-def _find_new(connection: Connection, hits: str) -> str:
-    """Return the hits that are not stored, each once; creates ``known_hits``, the ids of the others."""
+def _find_known(connection: Connection, hits: str) -> None:
+    """Create ``known_hits``, the ids of hits that are stored, with the stored tracker."""
     # Stored ids are read once. A join, which hashes the few new ids; IN would hash all stored ones.
     connection.execute(
-        f"CREATE TEMP TABLE known_hits AS SELECT DISTINCT id FROM hits SEMI JOIN {hits} USING (id)"
+        f"CREATE TEMP TABLE known_hits AS SELECT DISTINCT id, trackerId FROM hits SEMI JOIN {hits} USING (id)"
     )
+
+
+def _find_new(connection: Connection, hits: str) -> str:
+    """Return the hits that are not stored, each once."""
     new = f"(SELECT * FROM {hits} ANTI JOIN temp.known_hits USING (id)) AS new_hits"
     repeated = f"SELECT 1 FROM {new} GROUP BY id HAVING count(*) > 1 LIMIT 1"
     if sql_results.read_row(connection, repeated) is None:
         return new
-    # The page view before the consent that joins it; which one counts is decided then.
-    order = f"{daily_visitors.is_kept('trackerId')}, serverDate, trackerId, row"
-    first = f"row_number() OVER (PARTITION BY id ORDER BY {order}) = 1"
+    first = f"row_number() OVER (PARTITION BY id ORDER BY {rank()}, row) = 1"
     return f"(SELECT * FROM {new} QUALIFY {first}) AS new_hits"
 
 

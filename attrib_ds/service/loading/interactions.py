@@ -13,7 +13,7 @@ from attrib_ds.instants import naive
 from attrib_ds.records.person_ids import LOST, nobody_sql
 from attrib_ds.records.sources import Source, literal, quoted
 from attrib_ds.service.campaigns import integrations_of
-from attrib_ds.service.collection import daily_visitors, hits, traffic_sources, visitors
+from attrib_ds.service.collection import hits, traffic_sources, visitors
 from attrib_ds.service.identity import identities, merging, tombstones
 from attrib_ds.service.loading import batch
 from attrib_ds.service.store.tables import HEX_ID, UUID
@@ -366,7 +366,8 @@ def check_raw_hits(
         quoted(name) if name in staged.columns else f"CAST(NULL AS {kind}) AS {quoted(name)}"
         for name, kind in hits.RAW.items()
     )
-    raw = f"(SELECT row, {raw} FROM {staged.relation})"
+    also = f"{quoted(_OTHER)}, " if is_collected else ""
+    raw = f"(SELECT row, {also}{raw} FROM {staged.relation})"
     place = staged.relation.rsplit(".", 1)[0]
     if lookup:
         lookup.create_table(connection, staged.relation, into=f"{place}.places")
@@ -403,21 +404,13 @@ def _insert_raw_hits(
 ) -> dict[str, int]:
     _reject_erased(connection, valid)
     relation = valid.among(resolved.relation)
-    arrivals = daily_visitors.Arrivals()
-    if is_collected := _OTHER in valid.staged.columns:
-        other = quoted(_OTHER)
-        query = (
-            f"SELECT concat_ws(' ', trackerId, {other}) AS texts FROM {valid.rows} WHERE {other} <> '' "
-            "GROUP BY texts ORDER BY min(serverDate), texts"
-        )
-        arrivals = daily_visitors.read_trackers(text for (text,) in connection.execute(query).fetchall())
-    else:
+    is_collected = _OTHER in valid.staged.columns
+    if not is_collected:
         _reject_repeated(connection, valid, relation)
     return hits.collect_arrivals(
         connection,
         relation,
         resolved,
-        arrivals,
         is_anonymous=is_collected,
         project_id=project.project_id,
         now=project.now,

@@ -223,6 +223,61 @@ def test_g247_a_page_whose_address_changes_is_one_browser(is_together):
             assert findings(store) == []
 
 
+TOLD = "SELECT list(value ORDER BY value) FROM identities GROUP BY userId ORDER BY 1"
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "expected"),
+    [
+        # The page view of the day that arrives after the consent is that of the browser, and the next one is not.
+        ([(1, KEPT, 0), (1, DAY, 0), (2, DAY, 1)], [["c-1"], ["day.5f", "p-1"]]),
+        # The browser takes its page along. Whoever has the address and user agent afterwards is somebody else.
+        ([(1, DAY, 0), (1, KEPT, 0), (2, "day.5f p-2", 1)], [["c-1", "p-1"], ["day.5f", "p-2"]]),
+        # Page p-1 was open at two addresses, or under Global Privacy Control too: one visitor, who has another
+        # page view. Whose that is, the consent does not tell.
+        (
+            [(1, DAY, 0), (1, EVENING, -5), (2, DAY, 9), (1, "c-1 day.a8", 0)],
+            [["c-1"], ["day.5f", "day.a8", "p-1"]],
+        ),
+        (
+            [(1, DAY, 0), (1, "page.p-1 p-1", -2), (2, DAY, -4_000), (1, KEPT, -3)],
+            [["c-1"], ["day.5f", "p-1", "page.p-1"]],
+        ),
+    ],
+    ids=["late try", "somebody else", "two addresses", "privacy control"],
+)
+def test_g239_hits_at_once_have_the_users_of_hits_one_by_one(arrivals, expected):
+    sent = [
+        record(*arrival) | {"ingestedAt": NOON + timedelta(days=9, seconds=second)}
+        for second, arrival in enumerate(arrivals)
+    ]
+    for portions in ([[each] for each in sent], [sent[::-1]]):
+        with closing(Store.open(":memory:", "shop")) as store:
+            collect(store, *portions)
+            assert rows(store, TOLD) == [(each,) for each in expected]
+            assert findings(store) == []
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_order_has_the_visitor_of_its_page_whenever_it_comes(is_first):
+    """The hit first has no visitor of the day; the try that counts has one, and page p-1."""
+    with closing(Service.open("shop", ":memory:")) as service:
+        send(service, "create_event_type", reference="order", name="Order")
+        steps = [
+            partial(collect, service._store, [record(1, "page.p-2 p-2")], [record(1, DAY, -5)]),
+            partial(
+                send, service, "create_event_sync", nonce="n", event_type="order", tracker_id="p-1", data={}
+            ),
+        ]
+        for step in reversed(steps) if is_first else steps:
+            step()
+        assert rows(service._store, TOLD) == [(["day.5f", "p-1"],)]
+        assert rows(
+            service._store,
+            "SELECT count(DISTINCT userId) FROM (FROM events JOIN interactions USING (userId))",
+        ) == [(1,)]
+
+
 def test_a_browser_that_is_told_apart_from_its_day_keeps_all_of_its_sessions(store):
     """The second time that it agrees, the day has a page view that may be somebody else's."""
     collect(store, *[[record(*each)] for each in [(1, DAY, 0), (1, KEPT, 0), (2, DAY, 1), (3, DAY, 2)]])
@@ -251,8 +306,7 @@ def test_g247_hits_that_would_be_stored_twice_are_set_aside_once(way, store, mon
     """A mistake where hits are chosen does not spoil the tables."""
     WAYS[way](store, [record(1, "c-1", 0), record(2, "b-1", 1)])
 
-    def all_of_them(connection, relation):
-        connection.execute("CREATE TEMP TABLE known_hits (id VARCHAR)")
+    def all_of_them(_, relation):
         return relation if relation.startswith("(") else f"(FROM {relation})"
 
     monkeypatch.setattr(hits, "_find_new", all_of_them)
