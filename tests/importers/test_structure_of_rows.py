@@ -220,6 +220,18 @@ def test_lines_above_a_header_are_said(read):
     assert "1 line above the header left out, such as 'Totals are in CHF or EUR'" in journeys.notes[0]
 
 
+def test_text_below_the_rows_may_leave_the_currency_open(read):
+    rows = [f"{order},{number}.50" for number, order in enumerate(ORDERS)]
+    for note in ("All sums are in PLN or EUR", "All sums are in PLN or EUR,,,"):
+        orders = table("order_id,email,date,total", *rows, note)
+        with pytest.raises(
+            InvalidRequest, match="the text around the rows .* currency='PLN' or currency='EUR'"
+        ):
+            read(orders)
+        _, journeys = read(orders, currency="PLN")
+        assert "1 note below the table left out, such as 'All sums are in PLN or EUR'" in journeys.notes[0]
+
+
 def test_deals_count_at_their_end_and_open_ones_do_not(read):
     rows = (
         "D-1,ann@x.example,Vendida,01/08/2025,14/09/2025,10",

@@ -336,7 +336,7 @@ class Input:
         if counts:
             others = rows.filter(rows.id.notnull(), ~rows.word.isin(["", *person_ids.SHARED]))
             small = others.agg(all=others.id.re_search(person_ids.SMALL_INTEGER).all()).to_pyarrow()
-            words = person_ids.shared(counts, total, are_integers=bool(small["all"][0].as_py()))
+            words = person_ids.shared(counts, total, are_integers=small["all"][0].as_py())
             missing += sum(counts[word] for word in words)
         self._warn_of_crowds(name, rows.filter(rows.id.notnull(), ~rows.word.isin(["", *words])), total)
         if not missing:

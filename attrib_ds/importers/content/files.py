@@ -26,9 +26,8 @@ from attrib_ds import display
 from attrib_ds.contract.identifiers import SIGNS
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.content import dumps, evidence, objects
-from attrib_ds.records import sources, text_files
+from attrib_ds.records import sources, text_files, written_files
 from attrib_ds.records.sources import ROW, Source, literal, quoted
-from attrib_ds.records.written_files import WORKBOOKS
 
 #: A number with the sign of a currency.
 _PRICE: Final = "(?<![^\\s,;|\"'(+-])({0})\\s?-?\\d|\\d\\s?({0})(?![^\\s,;|\"').-])".format("|".join(SIGNS))
@@ -101,8 +100,10 @@ def opened(
     text_files.check_codec(encoding)
     said: list[str] = []
     path = Path(rows).expanduser() if isinstance(rows, str | Path) else None
-    if path is None or not path.is_file() or path.stat().st_size == 0:
-        source = sources.open_source(connection, rows, argument=argument, encoding=encoding)
+    if path is None:
+        source = _of_frame(connection, rows, argument, said)
+    elif not path.is_file() or path.stat().st_size == 0:
+        source = sources.open_source(connection, path, argument=argument)
     else:
         try:
             source = _from_file(connection, path, argument, encoding, said)
@@ -120,6 +121,8 @@ def _from_file(
     form = ".parquet" if start.startswith(b"PAR1") else None
     if start.startswith(b"PK\x03\x04") and b"xl/" in start + path.read_bytes()[-_START_BYTES:]:
         form = ".xlsx"
+    if form == ".xlsx":
+        return _of_frame(connection, written_files.read_sheet(path, argument=argument), argument, said)
     if form is not None or start.startswith((b"PK\x03\x04", b"%PDF", b"\xd0\xcf\x11\xe0")):
         return sources.open_source(connection, path, argument=argument, form=form)
     if start.startswith(b"SQLite format 3\0"):
@@ -154,21 +157,29 @@ def _from_file(
         table = _of_printout(_whole(path, encoding).translate(_FRAME), argument)
     if table is not None:
         return replace(sources.open_source(connection, table, argument=argument), first=2)
-    if path.suffix.casefold() in WORKBOOKS and not {*text_files.DELIMITERS} & {*text}:
+    if path.suffix.casefold() in written_files.WORKBOOKS and not {*text_files.DELIMITERS} & {*text}:
         raise InvalidRequest(f"{argument}: {path.name!r} is plain text without a table, not a workbook")
     if "\r" in text and "\n" not in text:
         with TemporaryDirectory() as folder:
             copy = Path(folder) / path.name.removesuffix(".gz")
             copy.write_text(_whole(path, encoding).replace("\r", "\n"), encoding="utf-8")
             return sources.open_source(connection, copy, argument=argument, form=".csv", tolerant=True)
-    above = text_files.lines_above(path, argument, encoding)
-    if above:
-        # A line that names currencies says most.
-        clearest = max(above, key=lambda line: len(evidence.currencies_in(line)))
-        said.append(f"{display.counted(len(above), 'lines')} above the header left out, such as {clearest!r}")
+    said += _left_out(text_files.lines_above(path, argument, encoding), "lines", "above the header")
     return sources.open_source(
         connection, path, argument=argument, encoding=encoding, form=".csv", tolerant=True
     )
+
+
+def _of_frame(connection: duckdb.DuckDBPyConnection, rows: Any, argument: str, said: list[str]) -> Source:
+    """Copy a frame, or the sheet of a workbook, whose title is said."""
+    said += _left_out(getattr(rows, "attrs", {}).get(written_files.ABOVE, ()), "lines", "above the header")
+    return sources.open_source(connection, rows, argument=argument)
+
+
+def _left_out(lines: Sequence[str], noun: str, place: str) -> list[str]:
+    """Return what is to be said of text around the rows: the line that names most currencies says most."""
+    clearest = max(lines, key=lambda line: len(evidence.choice_of_currencies(line)), default="")
+    return [f"{display.counted(len(lines), noun)} {place} left out, such as {clearest!r}"] if lines else []
 
 
 def is_log(path: Path) -> bool:
@@ -531,24 +542,26 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
     if replaced:
         listed = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in replaced.items())
         source = sources.selected(connection, source, f"SELECT * REPLACE ({listed}) FROM {source.relation}")
-    totals = [row for row, *cells in outer if _is_total(cells)]
+    notes = {row: note for row, *cells in outer if (note := _note_in(cells))}
+    totals = [row for row, *cells in outer if row not in notes and _is_total(cells)]
     ((headers,),) = connection.execute(f"SELECT count(*) FROM {source.relation} WHERE {is_header}").fetchall()
-    if 0 < headers + len(totals) < source.rows:
+    if 0 < headers + len(totals) + len(notes) < source.rows:
         counts = ((headers, "repeated headers"), (len(totals), "totals"))
         said += [f"{display.counted(count, word)} left out" for count, word in counts if count]
-        is_total = f"{quoted(ROW)} IN ({', '.join(map(str, totals)) or 'NULL'}) IS TRUE"
-        query = f"SELECT * FROM {source.relation} WHERE NOT ({is_header} OR {is_total})"
+        is_other = f"{quoted(ROW)} IN ({', '.join(map(str, [*totals, *notes])) or 'NULL'}) IS TRUE"
+        query = f"SELECT * FROM {source.relation} WHERE NOT ({is_header} OR {is_other})"
         source = sources.selected(connection, source, query)
     source = _without_marks(connection, source, texts)
-    if not source.unreadable.num_rows:
-        return source
-    ((end,),) = connection.execute(f"SELECT max({quoted(ROW)}) FROM {source.relation}").fetchall()
-    is_note = pc.and_(
-        pc.starts_with(source.unreadable["reason"], "1 cell "), pc.greater(source.unreadable["row"], end)
-    )
-    if notes := pc.sum(is_note).as_py():
-        said.append(f"{display.counted(notes, 'notes')} below the table left out")
+    texts_below = [*notes.values()]
+    if source.unreadable.num_rows:
+        ((end,),) = connection.execute(f"SELECT max({quoted(ROW)}) FROM {source.relation}").fetchall()
+        is_note = pc.and_(
+            pc.starts_with(source.unreadable["reason"], "1 cell "), pc.greater(source.unreadable["row"], end)
+        )
+        found = source.unreadable.filter(is_note)["reason"].to_pylist()
+        texts_below += [reason.partition(": ")[2].strip("'\"") for reason in found]
         source = replace(source, unreadable=source.unreadable.filter(pc.invert(is_note)))
+    said += _left_out(texts_below, "notes", "below the table")
     return source
 
 
@@ -622,6 +635,12 @@ def _is_total(cells: Sequence[str | None]) -> bool:
     first = next(filter(None, cells[:2]), "")
     is_word = _TOTAL.match(first) is not None or evidence.weight("value", first.rstrip(":")) > _TELLS
     return len(filled) <= len(cells) * 3 // 4 and is_word
+
+
+def _note_in(cells: Sequence[str | None]) -> str | None:
+    """Return the words of a row whose other cells are empty."""
+    filled = [cell for cell in cells if cell]
+    return filled[0] if len(filled) == 1 < len(cells) - 1 and re.search(r"\w \w", filled[0]) else None
 
 
 def _without_index(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:

@@ -21,6 +21,12 @@ _LOCAL_TIME: Final = re.compile(
     re.IGNORECASE,
 )
 _HALF: Final = 0.5
+#: The hour of a time at the end of a text without AM or PM.
+_HOUR: Final = re.compile(
+    r"(?:^|[T\s,])(\d{1,2}):[0-5]\d(?::[0-5]\d)?(?:[.,]\d+)?\s?(?:Z|[A-Z]{3,4}|[+-]\d\d:?\d*)?$"
+)
+#: Times, and different hours, that show a clock of twelve hours.
+_MANY, _MOST_HOURS = 20, 8
 #: Points of a name that speaks for a role clearly.
 _CLEAR: Final = 4
 #: Seconds by which an instant and its day are less apart, in any time zone.
@@ -94,6 +100,7 @@ def _warn_of_times(table: OwnTable, column: str, day: str) -> None:
 def take_date(table: OwnTable, columns: Sequence[str]) -> None:
     """Select the instants: those of a column, or of one with days and one with times of day."""
     day, *clocks = columns
+    _warn_of_twelve_hours(table, columns)
     at = table.instants.moment(day)
     for column in columns:
         if said := table.instants.shared.get(column):
@@ -113,6 +120,21 @@ def take_date(table: OwnTable, columns: Sequence[str]) -> None:
         at = f"{at} + coalesce({since_midnight}, INTERVAL 0 SECOND)"
         place = table.instants.place_of(day) or table.instants.place_of(column)
         table.select["date"] = written_values.in_zone(place, at) if place else at
+
+
+def _warn_of_twelve_hours(table: OwnTable, columns: Sequence[str]) -> None:
+    """Warn of times that only have the hours 1 to 12, and no word for the half of the day."""
+    for column in columns:
+        values = [value for value in table.profile[column].values if value]
+        hours = [int(found[1]) for value in values if (found := _HOUR.search(value))]
+        if len(hours) < _MANY or len({*hours}) < _MOST_HOURS or re.search("[午오上下]", values[0]):
+            continue
+        if 0 < min(hours) < _MOST_HOURS - 2 and max(hours) == 12:
+            errors.warn(
+                f"the times in {column!r} of {table.name} have the hours 1 to 12 only and neither AM nor PM: "
+                "those of the afternoon may be read as of the morning. Export them with 24 hours, or with AM "
+                "and PM"
+            )
 
 
 def take_zone(table: OwnTable) -> None:

@@ -250,7 +250,8 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
     Raises
     ------
     InvalidRequest
-        If the name of the column of amounts, or the text above, has two currencies, and nothing tells which.
+        If the name of the column of amounts, or text around the rows, has two currencies and nothing tells
+        which.
     """
     if column is None:
         amount = table.columns.get("value", table.columns.get("spend"))
@@ -258,9 +259,9 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
         if isinstance(amount, str):
             own = table.amounts.read[amount].currency if amount in table.amounts.read else None
             of_name = evidence.currencies_in(amount)
-            choices = of_name or table.currencies_above
+            choices = of_name or table.currencies_around
             if len(choices) > 1 and not own and not code:
-                place = f"the column {amount!r}" if of_name else "the text above the rows"
+                place = f"the column {amount!r}" if of_name else "the text around the rows"
                 either = " or ".join(f"currency={each!r}" for each in choices)
                 raise errors.InvalidRequest(
                     f"{table.argument}: {place} of {table.name} names several currencies; say with {either} "
