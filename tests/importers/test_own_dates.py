@@ -26,6 +26,13 @@ def test_a_time_of_day_belongs_to_the_day_beside_it():
     assert starts(date=["2025-01-01"] * 6, time=clocks) == [f"2025-01-01 {clock}" for clock in read]
 
 
+def test_a_time_of_day_may_have_a_zone():
+    assert starts(day_sent=["2025-01-01"] * 2, time_sent=["9:05 AM UTC", "02:05 PM UTC"]) == [
+        "2025-01-01 09:05:00",
+        "2025-01-01 14:05:00",
+    ]
+
+
 def test_days_of_any_form_take_a_time():
     days = ["2025-01-01", "2025-01-02 00:00:00", "Jan 3, 2025"]
     assert starts(date=days, time=["14:05"] * 3) == [f"2025-01-0{day} 14:05:00" for day in (1, 2, 3)]

@@ -232,6 +232,38 @@ def test_text_below_the_rows_may_leave_the_currency_open(read):
         assert "1 note below the table left out, such as 'All sums are in PLN or EUR'" in journeys.notes[0]
 
 
+def test_rows_of_a_test_mode_do_not_count(read):
+    rows = [f"{order},{mode},10.50" for order, mode in zip(ORDERS, ("LIVE", "TEST", "LIVE"), strict=True)]
+    assert read(table("order_id,email,date,Mode,total", *rows))[0] == {"7": 10.5, "9": 10.5}
+
+
+def test_a_total_with_its_tax_goes_before_the_goods(read):
+    rows = [f"{order},{20 + number}.50,4.00,{24 + number}.50" for number, order in enumerate(ORDERS)]
+    values, _ = read(table("order_id,email,date,total_goods_wt,total_postage,total_paid_tax_incl", *rows))
+    assert values == {"7": 24.5, "8": 25.5, "9": 26.5}
+
+
+def test_a_list_of_one_word_is_the_word_and_an_empty_list_is_nothing(read):
+    visits = [
+        {"email": f"{who}@x.example", "time": "2025-08-20T10:00:00Z", "groups": [], "labels": [word]}
+        for who, word in (("ann", "spring"), ("bob", "summer"), ("cas", "spring"))
+    ]
+    _, journeys = read(table("order_id,email,date,total", f"{ORDERS[0]},10.50"), visits=json.dumps(visits))
+    assert last_touches(journeys) == {"spring": 10.5}
+
+
+def test_links_of_mails_are_no_pages_and_counts_have_no_zone(read):
+    """1756722600 is 2025-09-01 10:30 in UTC, wherever the reader lived."""
+    clicks = [
+        {"email": f"{who}@x.example", "time": 1756722600 + at, "timezone": "Europe/Paris", "campaign_name": name,
+         "url": "https://shop.example/sale"}
+        for at, (who, name) in enumerate((("ann", "May"), ("bob", "June"), ("ann", "June")))
+    ]  # fmt: skip
+    _, journeys = read(table("order_id,email,date,total", f"{ORDERS[0]},10.50"), visits=json.dumps(clicks))
+    assert last_touches(journeys) == {"June": 10.5}
+    assert f"{journeys.interactions['startDate'].min():%d %H:%M}" == "01 10:30"
+
+
 def test_deals_count_at_their_end_and_open_ones_do_not(read):
     rows = (
         "D-1,ann@x.example,Vendida,01/08/2025,14/09/2025,10",

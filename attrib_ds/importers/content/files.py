@@ -45,6 +45,7 @@ _RECORD: Final = re.compile(r"-\[ RECORD \d+ \][-+]*|\*+ \d+\. row \*+")
 _SPANS: Final = re.compile(r"\s*-+( +-+)+\s*")
 _REQUEST: Final = re.compile(rb'^\S+ \S+ (\S+) \[\d+/\w+/\d{4}:[^\]]+\] "[A-Z]+ ')
 _LOG_HEADER: Final = "#Fields:"
+_PARTS_OF_PAGE: Final = ("cs-uri-stem", "cs-uri-query")
 #: Names of columns in brackets, which JSON and pages have not.
 _IN_BRACKETS: Final = re.compile(
     r"(\{\{?[^{}\[\]\",]+\}\}?|\[[^{}\[\]\",]+\]|<[^<>]+>)[ \"]*[,;\t|][ \"]*[{\[<]"
@@ -301,8 +302,16 @@ def _of_log(text: str) -> pa.Table | None:
     lines = text.splitlines()
     names = next(line for line in lines if line.startswith(_LOG_HEADER))[len(_LOG_HEADER) :].split()
     body = [line for line in lines if line.strip() and not line.startswith("#")]
-    mark = "\t" if body and "\t" in body[0] else " "
-    return _table([names, *csv.reader(body, delimiter=mark)], nulls=("-", ""))
+    rows = [*csv.reader(body, delimiter="\t" if body and "\t" in body[0] else " ")]
+    if {*_PARTS_OF_PAGE} <= {*names}:
+        # The path and the query of a page make one address.
+        path, query = map(names.index, _PARTS_OF_PAGE)
+        names[path] = "page"
+        for row in rows:
+            if len(row) == len(names) and row[query] != "-":
+                row[path] += f"?{row[query]}"
+                row[query] = "-"
+    return _table([names, *rows], nulls=("-", ""))
 
 
 def _are_pairs(lines: Sequence[str]) -> bool:

@@ -148,6 +148,9 @@ def take_zone(table: OwnTable) -> None:
     used = table.used()
     zones = [name for name in table.with_names(COMMON_NAMES["zone"]) if name not in used]
     columns = names_of(table.columns["date"])
+    if any(name in table.instants.read and not table.instants.read[name].is_written for name in columns):
+        # Counts since 1970 have no zone.
+        return
     is_local = [name for name in columns if _LOCAL_TIME.search(name)]
     has_zones = any(map(table.is_filled, zones))
     if table.format is not None or not (has_zones or is_local):

@@ -290,7 +290,7 @@ def find_views(table: OwnTable, named: Mapping[str, Named]) -> tuple[str, str | 
             word, column = table.word(page), sources.quoted(page)
             query = f"CASE WHEN {word}[1] NOT IN ('/', '?') THEN '/?' ELSE '' END || {word} AS {column}"
             table.replace_rows(f"SELECT * REPLACE ({query}) FROM {table.relation}")
-    others = [*CLICK_IDS, *(name for names in LEVEL_NAMES.values() for name in names)]
+    others = [*CLICK_IDS, *LEVEL_NAMES["source"], *LEVEL_NAMES["medium"]]
     if page is not None and referrer is None and not tagged and not table.with_names(others):
         # Pages alone tell nothing of where visits come from; words beside them may.
         may_tell = any(
