@@ -53,6 +53,7 @@ def table(header, *rows):
         ("niet betaald", "unpaid"), ("non payé", "unpaid"), ("Не проведён", "unpaid"), ("Unpaid", "unpaid"),
         ("ei maksettu", "unpaid"), ("未払い", "unpaid"), ("Not shipped", "pending"), ("not refunded", "done"),
         ("Invoice paid", "done"), ("Order complete", "done"), ("Paid, not shipped", "pending"),
+        ("Partially reversed", "partly refunded"), ("Delvis återbetald", "partly refunded"),
     ],
 )  # fmt: skip
 def test_a_denied_state_is_its_opposite(word, state):
@@ -230,6 +231,28 @@ def test_text_below_the_rows_may_leave_the_currency_open(read):
             read(orders)
         _, journeys = read(orders, currency="PLN")
         assert "1 note below the table left out, such as 'All sums are in PLN or EUR'" in journeys.notes[0]
+
+
+def test_a_credit_beside_sales_is_a_refund(read):
+    rows = [f"{order},{kind},{5 + at}.50,{of}" for at, (order, kind, of) in
+            enumerate(zip(ORDERS, ("sale", "sale", "credit"), ("", "", "7"), strict=True))]  # fmt: skip
+    assert read(table("txn id,email,date,type,total,first txn", *rows))[0] == {"7": -2.0, "8": 6.5}
+
+
+def test_an_amount_given_back_is_known_by_the_words_of_its_kind(read):
+    rows = [f"{order},20.50,{back}" for order, back in zip(ORDERS, ("0.00", "4.50", "0.00"), strict=True)]
+    values, _ = read(table("order_id,email,date,total,Teruggestort totaal", *rows))
+    assert values == {"7": 20.5, "8": 16.0, "9": 20.5}
+    assert read(table("order_id,email,date,total,Chargeback fee", *rows))[0]["8"] == 20.5
+
+
+def test_the_state_of_an_order_is_not_its_source(read):
+    rows = [f"{order},10.50,{word},{state}" for order, word, state in
+            zip(ORDERS, ("Google", "Facebook", "Google"), ("Paid", "Sent", "Paid"), strict=True)]  # fmt: skip
+    _, journeys = read(
+        None, visits=table("order_id,email,date,total,Where did you find us?,Order step", *rows)
+    )
+    assert {"Google", "Facebook"} <= {*journeys.nodes["name"]}
 
 
 def test_rows_of_a_test_mode_do_not_count(read):

@@ -58,8 +58,8 @@ _COMMON: Final[dict[str, tuple[str, int]]] = {
 _TOTAL: Final = re.compile(r"\*{1,3}$|((grand|overall) )?(sub-?)?(totals?|totaux|gesamt\w*)\b", re.IGNORECASE)
 #: Points of a name of amounts that names a sum.
 _TELLS: Final = 5
-#: What spreadsheets and services write before a text so that it stays one.
-_GUARD: Final = '^(?:[`\'\\t]|="(.*)"$)'
+#: What spreadsheets and services write before a text so that it stays one, and logs around a page.
+_AROUND: Final = ('^(?:[`\'\\t]|="(.*)"$)', r"^[A-Z]{3,7} (\S+) HTTP/[\d.]+$")
 #: A name and its value in a line of a log.
 _PAIR: Final = re.compile(
     r"""(?:^|(?<=[\s,;|]))([A-Za-z_][\w.@-]*)=(?:"((?:[^"\\]|\\.)*)"|([^\s"]*?)(?=[,;|]?(?:\s|$)))"""
@@ -542,8 +542,9 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
         cells = [*filter(None, shown.get(name, ()))]
         if any(map(_FOREIGN.search, cells)):
             replaced[name] = f"translate({quoted(name)}, {literal(_DIGITS)}, {literal(_ASCII)})"
-        if cells and all(re.match(_GUARD, cell) for cell in cells):
-            replaced[name] = f"regexp_replace({quoted(name)}, {literal(_GUARD)}, '\\1')"
+        for pattern in _AROUND:
+            if cells and all(re.match(pattern, cell) for cell in cells):
+                replaced[name] = f"regexp_replace({quoted(name)}, {literal(pattern)}, '\\1')"
         for half, pattern in _HALF_DAYS.items():
             if any(re.search(pattern, cell) for cell in cells):
                 sql = replaced.get(name, quoted(name))

@@ -148,7 +148,7 @@ def take_zone(table: OwnTable) -> None:
     used = table.used()
     zones = [name for name in table.with_names(COMMON_NAMES["zone"]) if name not in used]
     columns = names_of(table.columns["date"])
-    if any(name in table.instants.read and not table.instants.read[name].is_written for name in columns):
+    if columns[0] in table.instants.read and not table.instants.read[columns[0]].is_written:
         # Counts since 1970 have no zone.
         return
     is_local = [name for name in columns if _LOCAL_TIME.search(name)]

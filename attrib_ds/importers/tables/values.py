@@ -113,9 +113,9 @@ def refund_columns(table: OwnTable) -> list[str]:
 def _names_refund(column: str) -> bool:
     """Return whether the name of a column is a state of what was given back, such as returned (EUR)."""
     name, code = evidence.currency_at_end(column)
-    return (
-        code is not None and rows.class_of("status", name) == "undone" and rows.class_of("kind", name) is None
-    )
+    kinds = {rows.class_of("kind", word) for word in evidence.words_of(name)}
+    is_undone = code is not None and rows.class_of("status", name) == "undone"
+    return (is_undone and kinds == {None}) or ("refund" in kinds and "fee" not in kinds)
 
 
 def find_minor_units(table: OwnTable, value: str, currency: str | None, code: str | None) -> None:
