@@ -187,8 +187,7 @@ def read_tables(
     if idle:
         warn(f"the reading names columns for {', '.join(idle)}, which no file has; they are not used")
     connection = scratch.open_database()
-    single = own = None
-    mark: dict[str, Named] = {}
+    single = own = mark = None
     if conversions is None and asked.conversion_page is None:
         single, own, mark = own_sources.alone(connection, touchpoints, reading)
     formats = reading.formats("touchpoints")
@@ -201,8 +200,8 @@ def read_tables(
         # A file may have a list of each.
         conversions = touchpoints if single.header != touch_table.header else None
     if single is not None and mark and conversions is None:
-        divide(touch_table, single, str(*mark.values()), named)
-        conversions, reading = touchpoints, replace(reading, columns={**mark, **named})
+        divide(touch_table, single, mark)
+        conversions, reading = touchpoints, replace(reading, columns={mark.role: mark.column, **named})
     if touch_table.format is not None and touch_table.format.reader == "read_matomo" and conversions is None:
         warn(touch_table.note)
         visits = exports.read_matomo(

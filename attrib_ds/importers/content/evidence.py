@@ -64,6 +64,11 @@ _OF_NAME: Final = re.compile(
 )
 #: Objects with a source, medium and name of visits.
 _OF_VISITS: Final = re.compile("utm|source|traffic|campaign|attribution|referr|acquisition|marketing|track")
+#: Names of rows with the sum of others, in lower case.
+TOTAL: Final = (
+    r"((grand|overall|(deleted|removed) items?) )?(sub-?)?(totals?|(gesamt)?summe|gesamt(ergebnis)?|totale"
+    r"|totaux|totaal|totalt|suma|razem|toplam|合計|合计|总计)( of .*| ?:.*| -.*)?"
+)
 #: Where the names of objects, tables and columns end in one name.
 _SEGMENTS: Final = re.compile(r"[.\[\]>:]|\s-\s")
 #: Words of languages that have no blanks between them.

@@ -55,7 +55,7 @@ _COMMON: Final[dict[str, tuple[str, int]]] = {
     "cp932": ("euc_jp", 0xCF), "euc_jp": ("euc_jp", 0xCF), "gb18030": ("gb2312", 0xD7),
     "big5": ("big5", 0xC6), "cp949": ("euc_kr", 0xC8),
 }  # fmt: skip
-_TOTAL: Final = re.compile(r"\*{1,3}$|((grand|overall) )?(sub-?)?(totals?|totaux|gesamt\w*)\b", re.IGNORECASE)
+_TOTAL: Final = re.compile(rf"\*{{1,3}}$|{evidence.TOTAL}\b", re.IGNORECASE)
 #: Points of a name of amounts that names a sum.
 _TELLS: Final = 5
 #: What spreadsheets and services write before a text so that it stays one, and logs around a page.
@@ -430,10 +430,9 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
     ranked = sorted(scores.items(), key=lambda item: -item[1][0])
     if not ranked or ranked[0][1][0] <= 0:
         raise InvalidRequest(
-            f"{argument}: {path.name!r} is not UTF-8 text, and its words are words in no encoding "
-            f"that is known; "
-            "pass encoding=, such as encoding='cp1252' (encoding='utf-8' leaves out the rows that "
-            "are not UTF-8)",
+            f"{argument}: {path.name!r} is not UTF-8 text, and its words are words in no encoding that is "
+            "known; pass encoding=, such as encoding='cp1252' (encoding='utf-8' leaves out the rows that are "
+            "not UTF-8)",
             field="encoding",
         )
     best, (score, text) = ranked[0]
@@ -443,9 +442,8 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
                 pair for pair in zip(text.split(), reading.split(), strict=False) if pair[0] != pair[1]
             )
             raise InvalidRequest(
-                f"{argument}: {path.name!r} is not UTF-8 text: {first!r} in {best} is {second!r} in "
-                f"{other}; pass "
-                f"encoding={best!r} or encoding={other!r}",
+                f"{argument}: {path.name!r} is not UTF-8 text: {first!r} in {best} is {second!r} in {other}; "
+                f"pass encoding={best!r} or encoding={other!r}",
                 field="encoding",
             )
     said.append(f"read as {best}, not UTF-8")

@@ -13,7 +13,7 @@ from attrib_ds import display
 from attrib_ds.errors import InvalidRequest, warn
 from attrib_ds.importers.content import evidence
 from attrib_ds.records import written_values
-from attrib_ds.records.sources import COMPUTED, Source, literal, quoted
+from attrib_ds.records.sources import COMPUTED, Source, cases, literal, quoted
 
 _STATES: Final = Path(__file__).with_name("states.tsv").read_text(encoding="utf-8").splitlines()[2:]
 _STAGES: Final = Path(__file__).with_name("stages.tsv").read_text(encoding="utf-8").splitlines()[2:]
@@ -440,10 +440,8 @@ class Rows:
         for column, classes in self.classes("kind")[:1]:
             counted.columns.add(column)
             word = self.source.word(column)
-            whens = " ".join(
-                f"WHEN {literal(each)} THEN {literal(str(name))}" for each, name in classes.items()
-            )
-            counted.kind = f"CASE {word} {whens} ELSE 'sale' END" if has_values else ""
+            names = {each: literal(str(name)) for each, name in classes.items()}
+            counted.kind = cases(word, names, "'sale'") if has_values else ""
             for each, name in classes.items():
                 if name in {"fee", "offer", "step"} or (name != "sale" and not has_values):
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
@@ -515,9 +513,8 @@ class Rows:
         ).fetchall()[0]
         if unclear[0] is not None:
             raise InvalidRequest(
-                f"conversions: {unclear[0]!r} has several rows with different statuses, and neither a "
-                f"date of change "
-                "nor the order of the statuses tells which is the latest; leave one row of each",
+                f"conversions: {unclear[0]!r} has several rows with different statuses, and neither a date "
+                "of change nor the order of the statuses tells which is the latest; leave one row of each",
                 field="conversion",
             )
         if not unclear[1]:
@@ -558,12 +555,12 @@ def _are_flags(words: Sequence[str] | None) -> bool:
 
 
 def _rank_sql(word: str, classes: Mapping[str, str | None]) -> str:
-    whens = " ".join(
-        f"WHEN {literal(each)} THEN {_RANKS[name]}"
+    ranks = {
+        each: str(_RANKS[name])
         for each, name in classes.items()
         if name and not _UNRANKED.search(" ".join(evidence.words_of(each)))
-    )
-    return f"CASE {word} {whens} END" if whens else "CAST(NULL AS INTEGER)"
+    }
+    return cases(word, ranks, "CAST(NULL AS INTEGER)")
 
 
 def _listed(words: Iterable[str]) -> str:

@@ -92,8 +92,7 @@ def _warn_of_times(table: OwnTable, column: str, day: str) -> None:
     errors.warn(
         f"the column {column!r} of {table.name} is not used: its values, such as "
         f"{display.printable(repr(example))}, are not times of day such as 14:05, so that the days of "
-        f"{day!r} "
-        "have no time. Write them so, or make one column of both, such as '2025-01-31T14:05:00Z'"
+        f"{day!r} have no time. Write them so, or make one column of both, such as '2025-01-31T14:05:00Z'"
     )
 
 
@@ -169,17 +168,17 @@ def take_zone(table: OwnTable) -> None:
         )
         return
     word = table.word(zones[0])
-    whens = [
-        f"WHEN {sources.literal(name)} THEN {written_values.in_zone(place, at)}"
+    places = {
+        name: written_values.in_zone(place, at)
         for name in table.scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)")
         if (place := table.instants.place(zones[0], name, written_values.zones_of(name)))
-    ]
-    known = f"CASE {word} {' '.join(whens)} END" if whens else "NULL"
+    }
+    known = sources.cases(word, places)
     order = table.source.columns
     # Elsewhere it may be the zone of the person.
     is_beside = order.index(zones[0]) == 1 + max(map(order.index, columns))
     if (
-        not whens
+        not places
         or not is_beside
         or table.scalar(f"bool_or({word} IS NOT NULL AND {at} IS NOT NULL AND {known} IS NULL)")
     ):

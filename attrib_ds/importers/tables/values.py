@@ -278,11 +278,8 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
     table.columns["currency"] = column
     word = table.word(column)
     words = table.scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)") or []
-    codes = {word: known for word in sorted(words) if (known := code_of(word)) is not None}
-    whens = " ".join(
-        f"WHEN {sources.literal(name)} THEN {sources.literal(known)}" for name, known in codes.items()
-    )
-    own = f"CASE {word} {whens} END" if whens else "CAST(NULL AS VARCHAR)"
+    codes = {each: sources.literal(known) for each in sorted(words) if (known := code_of(each)) is not None}
+    own = sources.cases(word, codes, "CAST(NULL AS VARCHAR)")
     table.select["currency"] = own if code is None else f"coalesce({own}, {sources.literal(code)})"
     amount = table.select.get("value", table.select.get("spend"))
     if amount is not None:
