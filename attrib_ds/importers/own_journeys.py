@@ -400,7 +400,9 @@ def _read_touchpoints(
         warn_of_unused(table)
     are_views = None if views is None else rows_of_kind(table, evidence.WORDS["view"]) or has_address(table)
     bought = checks.purchases_in(table, named) if conversions is None and views is None else None
-    points, rejected = table.read(where=are_views or (f"({bought}) IS NOT TRUE" if bought else "true"))
+    unseen = f"({checks.unseen_in(table)}) IS NOT TRUE"
+    visits = are_views or (f"({bought}) IS NOT TRUE" if bought else "true")
+    points, rejected = table.read(where=f"({visits}) AND {unseen}")
     checks.warn_of_copies(table)
     checks.check_rounded_ids(table)
     return points, rejected

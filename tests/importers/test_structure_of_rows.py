@@ -248,11 +248,19 @@ def test_an_amount_given_back_is_known_by_the_words_of_its_kind(read):
 
 def test_the_state_of_an_order_is_not_its_source(read):
     rows = [f"{order},10.50,{word},{state}" for order, word, state in
-            zip(ORDERS, ("Google", "Facebook", "Google"), ("Paid", "Sent", "Paid"), strict=True)]  # fmt: skip
+            zip(ORDERS, ("Google", "Facebook", "Google"), ("Paid", "Shipped", "Paid"), strict=True)]  # fmt: skip
     _, journeys = read(
         None, visits=table("order_id,email,date,total,Where did you find us?,Order step", *rows)
     )
     assert {"Google", "Facebook"} <= {*journeys.nodes["name"]}
+
+
+def test_mails_that_nobody_saw_are_no_touchpoints(read):
+    clicks = table("email,time,event_type,mailing", "ann@x.example,2025-08-20,email_clicked,May",
+                   "ann@x.example,2025-08-29,email_sent,June", "bob@x.example,2025-08-30,email_opened,June")  # fmt: skip
+    _, journeys = read(table("order_id,email,date,total", f"{ORDERS[0]},10.50"), visits=clicks)
+    assert last_touches(journeys) == {"May": 10.5}
+    assert "events of mails that nobody saw left out: email_sent" in journeys.notes[0]
 
 
 def test_rows_of_a_test_mode_do_not_count(read):

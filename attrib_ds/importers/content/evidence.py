@@ -373,13 +373,8 @@ def may_be_node(column: Column) -> bool:
         and max(map(len, words)) <= _LONGEST
         and not any(map(column.holds, kinds))
         and not {word.lower() for word in words} <= {*WORDS["yes"], *WORDS["no"]}
-        and not is_of_rows(column.name)
+        and not any(weight(role, column.name) > 0 for role in _OTHER_ROLES)
     )
-
-
-def is_of_rows(name: str) -> bool:
-    """Return whether the name of a column says what a row is, or whose, and not where it comes from."""
-    return any(weight(role, name) > 0 for role in _OTHER_ROLES)
 
 
 def ranked(columns: Sequence[Column], role: str, kinds: Sequence[str]) -> list[tuple[int, str]]:

@@ -58,6 +58,18 @@ def purchases_in(table: OwnTable, named: Mapping[str, columns.Named]) -> str | N
     )
 
 
+def unseen_in(table: OwnTable) -> str:
+    """Return SQL for the events of mails that nobody saw, such as sent beside clicked, and say them."""
+    read = rows.Rows(table.connection, table.source, table.used())
+    for column in read.named("kind"):
+        classes = {word: rows.class_of("mail", word) for word in read.few_words(column)}
+        unseen = [word for word, name in classes.items() if name == "unseen"]
+        if unseen and "seen" in classes.values():
+            table.say(f"events of mails that nobody saw left out: {', '.join(unseen)}")
+            return f"{table.word(column)} IN ({', '.join(map(sources.literal, unseen))})"
+    return "false"
+
+
 def without_purchases(table: OwnTable) -> errors.InvalidRequest:
     """Return the error for page views without an event of a purchase, with the names of the events."""
     kinds = list(filter(table.is_filled, table.with_names(columns.COMMON_NAMES["kind"])))

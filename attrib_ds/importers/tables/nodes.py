@@ -410,4 +410,6 @@ def _may_be_campaign(values: evidence.Column) -> bool:
 
 
 def _is_state(values: evidence.Column) -> bool:
-    return evidence.is_of_rows(values.name) or rows.are_states(values.values)
+    """Return whether a column says what became of its rows."""
+    is_named = any(evidence.weight(role, values.name) > 0 for role in ("status", "reason"))
+    return is_named or rows.are_states(values.values)
