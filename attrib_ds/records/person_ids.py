@@ -212,13 +212,16 @@ def warn_of_nobody(place: str, column: str, count: int, example: str) -> None:
     )
 
 
-def warn_of_rounded(place: str, column: str, count: int, example: str) -> None:
-    """Warn of ids that a spreadsheet has rounded, such as 1.23E+12: several of them may be one."""
-    errors.warn(
-        f"{place} has {counted(count, 'rows')} with an id such as {printable(example)} in {column!r}: a "
-        "spreadsheet has rounded it, so different ids may look the same. Export the file again, or open it "
-        "with that column as text"
-    )
+def check_rounded(place: str, column: str, count: int, example: str, lost_id: str | None) -> None:
+    """Warn of ids that a spreadsheet has rounded, such as 1.23E+12: several may be one; refuse lost ones."""
+    if lost_id is not None:
+        raise lost(place, column, lost_id)
+    if count:
+        errors.warn(
+            f"{place} has {counted(count, 'rows')} with an id such as {printable(example)} in {column!r}: a "
+            "spreadsheet has rounded it, so different ids may look the same. Export the file again, or open "
+            "it with that column as text"
+        )
 
 
 def warn_of_crowds(place: str, column: str, counts: Mapping[str, int], rows: int) -> None:

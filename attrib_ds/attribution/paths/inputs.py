@@ -360,10 +360,7 @@ class Input:
         rounded = self.table.filter(values.re_search(person_ids.ROUNDED))
         found = rounded.agg(count=values.count(), example=values.min(), lost=lost)
         (row,) = found.to_pyarrow().to_pylist()
-        if row["lost"] is not None:
-            raise person_ids.lost(self.argument, name, row["lost"])
-        if row["count"]:
-            person_ids.warn_of_rounded(self.argument, name, row["count"], row["example"])
+        person_ids.check_rounded(self.argument, name, row["count"], row["example"], row["lost"])
 
     def _warn_of_crowds(self, name: str, rows: Any, total: int) -> None:
         """Warn of users with a tenth of the rows; a sample says whom to count.

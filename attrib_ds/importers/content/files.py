@@ -136,26 +136,24 @@ def _from_file(
         return _from_json(connection, path, head, argument)
     encoding = _encoding(path, argument, encoding, said)
     text = start.decode(encoding or "utf-8-sig", errors="replace")
-    table = None
+    table: pa.Table | None = None
+    whole: Any = None
     has_table = re.search(r"<table\b", text[:2000], re.IGNORECASE) and "</t" in text.lower()
     if has_table or (re.match(r"\s*<", text) and not is_in_brackets):
         table = _of_page(_whole(path, encoding))
-        if table is None and (whole := objects.of_xml(_whole(path, encoding))) is not None:
-            source = _from_tables(connection, whole, path, argument)
-            if source is not None:
-                return source
-        if table is None:
+        whole = objects.of_xml(_whole(path, encoding)) if table is None else None
+        if table is None and not objects.tables_in(whole, argument):
             raise InvalidRequest(f"{argument}: {path.name!r} is a web page or XML; export the table as CSV")
     elif dumps.is_dump(text):
-        source = _from_tables(connection, dumps.tables_of(_whole(path, encoding)), path, argument)
-        if source is not None:
-            return source
+        whole = dumps.tables_of(_whole(path, encoding))
     elif _are_pairs(text.splitlines()[:-1] or [text]):
         table = _of_pairs(_whole(path, encoding))
     elif any(line.startswith(_LOG_HEADER) for line in text.splitlines()[:10]):
         table = _of_log(_whole(path, encoding))
     elif any(_RULE.fullmatch(line.translate(_FRAME)) for line in text.splitlines()[:20]):
         table = _of_printout(_whole(path, encoding).translate(_FRAME), argument)
+    if whole is not None and (source := _from_tables(connection, whole, path, argument)) is not None:
+        return source
     if table is not None:
         return replace(sources.open_source(connection, table, argument=argument), first=2)
     if path.suffix.casefold() in written_files.WORKBOOKS and not {*text_files.DELIMITERS} & {*text}:
@@ -214,8 +212,7 @@ def _from_json(connection: duckdb.DuckDBPyConnection, path: Path, head: bytes, a
         whole = (
             [*map(objects.decoded, filter(None, text.splitlines()))] if has_lines else objects.decoded(text)
         )
-        source = _from_tables(connection, whole, path, argument)
-        if source is not None:
+        if (source := _from_tables(connection, whole, path, argument)) is not None:
             return source
     return sources.open_source(connection, path, argument=argument, form=".json")
 

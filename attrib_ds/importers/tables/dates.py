@@ -7,7 +7,7 @@ from typing import Final
 from attrib_ds import display, errors
 from attrib_ds.importers.columns import COMMON_NAMES, Named, names_of
 from attrib_ds.importers.content import evidence
-from attrib_ds.importers.tables.candidates import candidates, is_before
+from attrib_ds.importers.tables.candidates import TWO_DAYS, candidates, is_before
 from attrib_ds.importers.tables.instants import OFFSET
 from attrib_ds.importers.tables.own_table import OwnTable
 from attrib_ds.importers.tables.roles import AS_TEXT, checked, find_column
@@ -29,8 +29,6 @@ _HOUR: Final = re.compile(
 _MANY, _MOST_HOURS = 20, 8
 #: Points of a name that speaks for a role clearly.
 _CLEAR: Final = 4
-#: Seconds by which an instant and its day are less apart, in any time zone.
-_TWO_DAYS: Final = 172_800
 
 
 def find_date(
@@ -84,7 +82,7 @@ def _is_exact(table: OwnTable, column: str, day: str) -> bool:
 def _are_same_days(table: OwnTable, column: str, day: str) -> bool:
     """Return whether instants are of the days of another column, in any time zone, in most rows."""
     apart = f"epoch({table.instants.moment(column)}) - epoch({table.instants.moment(day)})"
-    return bool(table.scalar(f"coalesce(avg(CAST(abs({apart}) < {_TWO_DAYS} AS INTEGER)) > {_HALF}, false)"))
+    return bool(table.scalar(f"coalesce(avg(CAST(abs({apart}) < {TWO_DAYS} AS INTEGER)) > {_HALF}, false)"))
 
 
 def _warn_of_times(table: OwnTable, column: str, day: str) -> None:

@@ -15,8 +15,6 @@ from attrib_ds.importers.tables.roles import find_column
 from attrib_ds.records import sources
 
 _CURRENCY: Final = "|".join(["[A-Za-z]{3}", *SIGNS])
-#: Names, folded, of columns with the price of one piece.
-_UNIT_PRICES: Final = {"price", "unitprice", "itemprice", "productprice", "lineitemprice"}
 #: Names of numbers that are not amounts of money.
 NO_AMOUNT: Final = re.compile(
     r"^(?!.*incl?[^a-z]).*(id|ids|nr|no|number|code|zip|plz|phone|fax|quantity|qty|count|items|year|month|day|hour|lat|lon|sku|age"
@@ -56,7 +54,9 @@ def find_quantity(table: OwnTable, named: Mapping[str, Named], amount: str | Non
     """
     if "quantity" in named:
         return find_column(table, "quantity", named)
-    is_of_piece = folded(amount or "") in _UNIT_PRICES or evidence.weight("unit", amount or "-") > 0
+    is_of_piece = (
+        folded(amount or "") in evidence.WORDS["piece"] or evidence.weight("unit", amount or "-") > 0
+    )
     if amount is None or "value" in named or not is_of_piece:
         return None
     return find_column(table, "quantity", named, required=False)
