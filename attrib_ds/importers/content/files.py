@@ -77,11 +77,7 @@ _NUMBER: Final = r"\D?\D?\D?\d[\d., ]*\D?\D?\D?"
 _MOST_LABELS: Final = 2
 #: Types of columns, which databases print below the header.
 _TYPE: Final = re.compile(
-    r"((Nullable|LowCardinality)\()?(U?Int\d+|Float\d+|String|FixedString|Decimal\d*|DateTime(64)?|Date(32)?"
-    r"|Enum(8|16)|UUID|Bool|IPv[46]|Array|varchar|text|integer|bigint|numeric"
-    r"|timestamp( with(out)? time zone)?|double( precision)?|boolean|character varying|date|int|float"
-    r"|string|number)(\(.*\))?\)?",
-    re.IGNORECASE,
+    rf"((Nullable|LowCardinality)\()?({'|'.join(evidence.WORDS['type'])})(\(.*\))?\)?", re.IGNORECASE
 )
 _NULLS: Final = ("NULL", "\\N", "")
 #: Elements of pages and of workbooks in XML.
@@ -507,11 +503,8 @@ _ASCII: Final = "0123456789" * 5 + ".,"
 _FOREIGN: Final = re.compile(f"[{_DIGITS}]")
 #: Words for the halves of a day behind a time.
 _HALF_DAYS: Final = {
-    half: rf"(\d[:.٫]\d\d)\s?({words})$"
-    for half, words in (
-        ("AM", "ص|صباحا|صباحًا|ق[.]ظ[.]?|ÖÖ|SA|de[.]?|dop[.]?|पूर्वाह्न|ก่อนเที่ยง"),
-        ("PM", "م|مساء|مساءً|ب[.]ظ[.]?|ÖS|CH|du[.]?|odp[.]?|अपराह्न|หลังเที่ยง"),
-    )
+    half: rf"(\d[:.٫]\d\d)\s?({'|'.join(evidence.WORDS[of])})$"
+    for half, of in (("AM", "morning"), ("PM", "afternoon"))
 }
 
 
