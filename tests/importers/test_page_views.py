@@ -147,6 +147,8 @@ def test_requests_are_pages_of_the_host_beside_them(request_of):
     })  # fmt: skip
     journeys = at.read_journeys(log, orders(uid=["p-7"]))
     assert visits(journeys) == ["mail/email", "direct", "organic-search/bing"]
+    journeys = at.read_journeys(log.assign(vhost="web-7.internal"), orders(uid=["p-7"]))
+    assert visits(journeys) == ["mail/email", "direct", "organic-search/bing"]
 
 
 def test_the_site_of_a_log_is_known_by_pages_that_it_has_with_campaigns_only(tmp_path):

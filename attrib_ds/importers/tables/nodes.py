@@ -348,12 +348,13 @@ def take_views(table: OwnTable, page: str, referrer: str | None) -> None:
         for column in list(filter(table.is_filled, table.with_names(names)))[:1]
     }
     clicks = {name: table.word(column) for name in CLICK_IDS for column in table.with_names([name])}
-    address, hosts = table.word(page), [each.name for each in table.unused() if _is_host(each)]
+    address, hosts = table.word(page), [table.word(each.name) for each in table.unused() if _is_host(each)]
+    came_from = "NULL" if referrer is None else f"lower({table.word(referrer)})"
+    # Servers have names of their own, which no referrer has.
+    hosts = [host for host in hosts if table.scalar(f"bool_or(contains({came_from}, '//' || lower({host})))")]
     if hosts:
         # A path is on the site that another column of the request names.
-        address = (
-            f"CASE WHEN starts_with({address}, '/') THEN '//' || {table.word(hosts[0])} END || {address}"
-        )
+        address = f"CASE WHEN starts_with({address}, '/') THEN '//' || {hosts[0]} END || {address}"
         address = f"coalesce({address}, {table.word(page)})"
     table.columns |= {"page": page} if referrer is None else {"page": page, "referrer": referrer}
     table.select |= {level: words.get(level, "CAST(NULL AS VARCHAR)") for level in LEVEL_NAMES}
