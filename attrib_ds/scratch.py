@@ -1,16 +1,18 @@
-"""Connections for temporary tables, to one database in memory.
-
-The process shares it, because starting DuckDB takes 40 ms.
-"""
+"""Connections to one DuckDB in memory, which the process shares, because starting DuckDB takes 40 ms."""
 
 import atexit
 import ctypes
+import itertools
 import os
 import tempfile
+import weakref
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import duckdb
+
+_numbers = itertools.count()
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -42,7 +44,7 @@ def connect() -> duckdb.DuckDBPyConnection:
 @cache
 def _database(process: int) -> duckdb.DuckDBPyConnection:
     """Open the database of a process; a forked one cannot use that of its parent, whose threads it lacks."""
-    connection = open_database()
+    connection = start_duckdb()
     # Only the process that opened it may close it, so a forked one must not run its destructor.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
     atexit.register(lambda: connection.close() if os.getpid() == process else None)
@@ -50,12 +52,35 @@ def _database(process: int) -> duckdb.DuckDBPyConnection:
 
 
 def open_database() -> duckdb.DuckDBPyConnection:
-    """Open a new database in memory that spills to the folder for temporary files.
+    """Return a connection to a new database in memory, which is dropped with the connection.
+
+    Examples
+    --------
+    >>> connection, other = open_database(), open_database()
+    >>> for each in (connection, other):
+    ...     _ = each.execute("CREATE TABLE rows AS SELECT 1 AS visits")
+    """
+    connection = connect()
+    name = f"scratch_{next(_numbers)}"
+    connection.execute(f"ATTACH ':memory:' AS {name}; USE {name}")
+    weakref.finalize(connection, _drop, name, os.getpid()).atexit = False
+    return connection
+
+
+def _drop(name: str, process: int) -> None:
+    # Ended by an internal error, or, in a forked process, the parent's.
+    with suppress(duckdb.Error):
+        if os.getpid() == process:
+            connect().execute(f"DETACH DATABASE IF EXISTS {name}")
+
+
+def start_duckdb() -> duckdb.DuckDBPyConnection:
+    """Start another DuckDB in memory, with settings of its own; it spills to the folder for temporary files.
 
     Returns
     -------
     duckdb.DuckDBPyConnection
-        The database is closed with its last connection.
+        DuckDB ends with its last connection.
     """
     connection = duckdb.connect()
     # The default is the working directory.

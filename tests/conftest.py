@@ -108,6 +108,8 @@ def spark(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("spark"))
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
+        # Queries on few rows end before the optimising compiler pays: it takes half of the time.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.local.dir": folder,

@@ -33,6 +33,18 @@ def test_a_database_that_an_internal_error_ended_is_replaced(monkeypatch):
     assert scratch._database.cache_info().currsize == 1
 
 
+def test_a_database_is_dropped_with_its_connection():
+    databases = "SELECT database_name FROM duckdb_databases() ORDER BY ALL"
+    before = scratch.connect().execute(databases).fetchall()
+    connection, other = scratch.open_database(), scratch.open_database()
+    for each in (connection, other):
+        each.execute("CREATE TABLE rows AS SELECT 1 AS visits")
+    assert len(other.execute(databases).fetchall()) == len(before) + 2
+    other.close()
+    del connection, other, each
+    assert scratch.connect().execute(databases).fetchall() == before
+
+
 @pytest.mark.slow
 def test_duckdb_draws_no_bar_where_python_is_interactive():
     """As in notebooks, which have no file of the main module either."""

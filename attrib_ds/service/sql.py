@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 import duckdb
 from duckdb import DuckDBPyConnection as Connection
 
+from attrib_ds import scratch
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.filters import predicates, values
 
@@ -59,12 +60,6 @@ _REFUSED_TOKENS: Final = {
 }
 _WORD: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_SETTINGS: Final = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "enable_external_access": "false",
-    "threads": "1",
-}
 
 
 @dataclass(frozen=True)
@@ -118,8 +113,8 @@ def admit(sql: str, views: Views) -> Admitted:
         ...
     attrib_ds.errors.InvalidRequest: sql: the table 'notes.csv' is not known; allowed: users
     """
-    # An empty database, which runs nothing of a user.
-    with closing(duckdb.connect(config=_SETTINGS)) as parser:
+    # It runs nothing of a user.
+    with closing(scratch.connect()) as parser:
         query = _parse(parser, sql)
         _check(query)
         _replace_like(query)

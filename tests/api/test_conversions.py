@@ -333,7 +333,6 @@ def test_windows_and_periods_may_end_at_the_state(shop):
     assert credit_series(paths, "linear", date="state")["day"].tolist() == ["2025-01-07"]
 
 
-@pytest.mark.large
 @pytest.mark.slow
 def test_what_updates_change_is_a_later_amount(shop):
     returned = {"id": [FIRST_ORDER] * 2, "storageKey": "turnover", "value": [60.0, 0.0]}

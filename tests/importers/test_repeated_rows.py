@@ -38,6 +38,10 @@ def test_a_header_between_two_copies_does_not_hide_them(tmp_path):
     visits.write_text("".join(["user,channel,date\n", *lines] * 2))
     with pytest.warns(InputWarning, match="every row of visits.csv occurs 2 times or more"):
         at.read_journeys(visits, ORDERS)
+    # The second copy was made later.
+    visits.write_text("".join(["user,channel,date\n", *lines, *lines, "x,Ads,2025-01-02\n"]))
+    with pytest.warns(InputWarning, match="every row of visits.csv but 1 occurs 2 times or more"):
+        at.read_journeys(visits, ORDERS)
     visits.write_text("".join(["user,channel,date\n", *lines, *lines[:5]]))
     with warnings.catch_warnings():
         warnings.simplefilter("error", InputWarning)

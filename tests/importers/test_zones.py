@@ -93,6 +93,11 @@ def test_a_zone_of_several_places_is_refused_until_the_user_says_which(read, nam
     assert read(name, times, timezone="Asia/Kolkata") == ["03 02:45", "24 14:30"]
 
 
+def test_a_currency_and_a_country_of_two_places_tell_none(read):
+    with pytest.raises(InvalidRequest, match="IST is the time of several places"):
+        read("created (IST),country", [f"{at},IL" for at in LOCAL], ("₹15.50", "₹9.25"))
+
+
 def test_local_times_of_an_unknown_place_are_said(read):
     with pytest.warns(InputWarning, match=r"local times of an unknown place.*timezone='Europe/Paris'"):
         assert read("created (local time)", LOCAL) == ["03 08:15", "24 20:00"]

@@ -71,7 +71,7 @@ def engine(memory: str | None = None) -> Any:
     """
     if memory is not None and not (isinstance(memory, str) and _MEMORY.fullmatch(memory)):
         raise InvalidRequest.value("memory", memory, "an amount of memory such as '4GB' or '512MB'")
-    connection = scratch.connect() if memory is None else scratch.open_database()
+    connection = scratch.connect() if memory is None else scratch.start_duckdb()
     connection.execute("SET TimeZone = 'UTC'")
     if memory is not None:
         connection.execute("SET memory_limit = ?", [memory])

@@ -99,7 +99,7 @@ def warn_of_copies(table: OwnTable) -> None:
         "SELECT min(n) FILTER (n > 1), count(*) FILTER (n > 1), count(*) FILTER (n = 1) FROM "
         f"(SELECT count(*) AS n FROM ({rows}) AS each GROUP BY hash(each))"
     ).fetchall()
-    # Between the copies may be a header, and below them a total.
+    # One of the copies may have a few rows more.
     if distinct > 2 and once <= min(2, distinct // 6):
         few = f" but {once}" if once else ""
         errors.warn(

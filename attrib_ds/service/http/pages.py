@@ -39,9 +39,9 @@ _MOST_BYTES_OF_QUESTION: Final = 4 * 1024
 _PREFETCH: Final = ("purpose", "sec-purpose", "x-moz")
 #: A transparent image of one pixel.
 _PIXEL: Final = b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
-#: Comments of the script that fill their lines, except a hint to browsers; those of types, and indentation.
+#: Comments that fill their lines, except a hint to browsers; those of types, blank lines and indentation.
 _UNSERVED: Final = re.compile(
-    r"^ *(?:/\*\*(?:[^*]|\*(?!/))*\*/|//(?!#)[^\n]*)\n|/\*\* @(?:[^*]|\*(?!/))*\*/ ?|^ +", re.MULTILINE
+    r"^ *(?:/\*\*(?:[^*]|\*(?!/))*\*/|//(?!#)[^\n]*)\n|/\*\* @(?:[^*]|\*(?!/))*\*/ ?|^ +|^\n", re.MULTILINE
 )
 _GZIP: Final = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
 _SECONDS_TO_CACHE: Final = 3_600

@@ -118,10 +118,9 @@ class Store:
         self.cancellation = Cancellation()
         # In notebooks, DuckDB would draw a bar into the output. Cursors inherit the setting.
         connection.execute("SET enable_progress_bar = false")
-        self.catalog = quoted(connection.execute("SELECT current_database()").fetchall()[0][0])
-        path = connection.execute(
-            "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"
-        ).fetchall()[0][0]
+        own = "duckdb_databases() WHERE database_name = current_database()"
+        ((name, path),) = connection.execute(f"SELECT database_name, path FROM {own}").fetchall()
+        self.catalog = quoted(name)
         self.path = Path(path) if path else None
         self._extra_jobs: tuple[Callable[[duckdb.DuckDBPyConnection], object], ...] = ()
         self._connections = Connections(connection)
@@ -182,7 +181,8 @@ class Store:
         """
         administration.check_project(project_id=project_id, currency=currency, timezone=timezone)
         file = None if str(path) == MEMORY else _file(path)
-        if _DEVICE.fullmatch(project_id) and not (file and file.exists()):
+        is_new = file is None or not file.exists()
+        if is_new and _DEVICE.fullmatch(project_id):
             raise InvalidRequest(
                 f"project_id: {project_id!r} is not allowed for a new project, since Windows has a device of "
                 "that name; choose another one, such as 'my-shop'"
@@ -194,13 +194,14 @@ class Store:
         queue: Queue | None = None
         try:
             connection.execute("SET GLOBAL TimeZone = 'UTC'")
-            meta = read_meta(connection, path)
+            # The lists of tables and other objects take as long as opening an empty database.
+            meta = None if is_new else read_meta(connection, path)
             if meta is None and read_only:
                 raise _not_a_project(path)
             if meta is None:
                 new = Meta(VERSION, project_id, currency, timezone, instants.now())
                 meta = _create(connection, path, new)
-            if file is not None:
+            if file is not None and not is_new:
                 _check_objects(connection, path)
                 if (
                     migration.OLDEST <= meta.version < VERSION

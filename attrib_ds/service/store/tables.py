@@ -173,6 +173,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
 }
 
 
+@cache
 def create_statement(table: str) -> str:
     """Return the CREATE TABLE statement of a table.
 

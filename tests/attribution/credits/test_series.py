@@ -498,7 +498,6 @@ def test_the_intervals_of_a_month_are_those_of_its_conversions_alone(weeks):
         pd.testing.assert_frame_equal(bounded(rows[rows["month"] == month], *BOUNDS), alone)
 
 
-@pytest.mark.large
 @pytest.mark.slow
 def test_each_month_has_a_markov_chain_of_its_own(weeks):
     touchpoints, orders = weeks

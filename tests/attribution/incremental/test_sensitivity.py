@@ -117,7 +117,7 @@ def row_of(paths, model=None, **options):
     return found.set_index("node_id").loc["ads"]
 
 
-@pytest.mark.large
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("half_lives", [("3D",), ("1D", "3D", "9D")])
 def test_leaving_a_cause_out_biases_as_its_partial_r2_predict(half_lives):

@@ -206,7 +206,6 @@ def batch(project, count, start=0):
 BATCH = "/api/v1/events/batch"
 
 
-@pytest.mark.large
 @pytest.mark.slow
 def test_g228_each_event_of_a_batch_counts(folder, keys):
     with limited(folder, events=30, events_by_address=10) as url:

@@ -333,7 +333,6 @@ def send(url, nonce, **headers):
     return Caller(url)("POST", "/api/v1/events", event, **headers).status
 
 
-@pytest.mark.large
 @pytest.mark.slow
 def test_clients_behind_a_trusted_proxy_have_rates_of_their_own(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()
@@ -344,7 +343,6 @@ def test_clients_behind_a_trusted_proxy_have_rates_of_their_own(tmp_path):
         assert send(url, "3", X_Forwarded_For="203.0.113.9, 198.51.100.1") == 429
 
 
-@pytest.mark.large
 @pytest.mark.slow
 def test_without_a_trusted_proxy_the_header_is_ignored(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()

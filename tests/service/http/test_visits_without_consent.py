@@ -305,7 +305,6 @@ def test_g239_consent_on_another_domain_joins_the_visit(shop, referrer, expected
     assert rows(shop, SESSIONS) == expected
 
 
-@pytest.mark.large
 @pytest.mark.slow
 def test_g239_consent_joins_nobody_else_at_a_shared_address(shop):
     def act(site):
@@ -330,7 +329,6 @@ def test_g239_consent_joins_nobody_else_at_a_shared_address(shop):
     assert rows(shop, USERS) == [(2,)]
 
 
-@pytest.mark.large
 @pytest.mark.slow
 def test_g239_the_address_and_the_salt_leave_the_project_in_no_copy(shop):
     visit(shop, three_pages)

@@ -631,7 +631,6 @@ def test_ten_events_of_a_portion_can_be_bad_and_more_are_the_fault_of_something_
         send(service, "list_trashed_events")
 
 
-@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "answer"),

@@ -100,6 +100,14 @@ def test_failures_of_the_service_pass(shop, service, time, status):
     assert sizes == ([10_000, 5_000, 2_500] if status == 504 else [10_000] * 3)
 
 
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+def test_one_record_is_asked_for_again(shop, service, time, status):
+    service.script = [Reply(status, {"message": "no"}), Reply(404, {"message": "no"})]
+    with pytest.raises(errors.NotFound):
+        at.get_interaction(shop, ID)
+    assert time.slept == [0.5]
+
+
 @pytest.mark.parametrize("media", ["application/json", "application/problem+json"])
 def test_a_read_that_takes_too_long_is_not_sent_again(shop, service, time, media):
     details = [{"type": "deadline-exceeded", "seconds": 30}]

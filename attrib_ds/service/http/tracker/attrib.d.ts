@@ -31,7 +31,6 @@ interface Message {
   /** Whether it is under way, or was sent, in a way that outlives the page. */
   isLast?: boolean;
   /** Whether the next page finds it. */
-  isKept?: boolean;
 }
 
 interface Window {

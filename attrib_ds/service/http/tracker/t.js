@@ -8,7 +8,7 @@
  */
 (function () {
   "use strict";
-  const early = window.attrib;
+  const early = /** @type {any} */ (window.attrib);
   // Modules and bundles have no current script.
   const current = /** @type {HTMLScriptElement | null} */ (document.currentScript);
   const { dataset, src } = current?.dataset.project
@@ -17,7 +17,7 @@
   /** @type {any} */
   const settings = { ...dataset, ...early };
   const { project, key, domain, consent, gpc, dnt, link = "", url = src } = settings;
-  if (early && "trackerId" in early) {
+  if (early?.trackerId) {
     if (document.querySelector(`[data-project]:not([data-project="${project}"])`))
       console.warn("attrib: only one data-project counts");
     return;
@@ -33,9 +33,11 @@
   const base = new URL(settings.url?.replace(/[/]*$/, "/") || ".", settings.url ? location.href : src).href;
   const isDebugged = "debug" in settings || /(^|\.)localhost$/.test(location.hostname);
   const cookie = "attrib-" + project;
-  /** Cookie that counts for ten minutes after a withdrawal: answers to what was under way may set the other one again.
-   * Browsers wait for an answer for five. */
+  // Whether the script is part of the site, so that answers may set the cookie.
+  const isOwn = base.startsWith(location.origin + "/");
+  // Cookie that counts for a moment after a withdrawal: pages, and answers on their way, may set the other one again.
   const latest = cookie + "~";
+  const moment = isOwn ? 10 : 1;
   const shelf = cookie + ":";
   const channel = safely(() => new BroadcastChannel(cookie));
   const refuses =
@@ -132,7 +134,7 @@
 
   /** Find the widest domain whose cookies the browser accepts: only the browser knows who may register names. */
   function findHome() {
-    if (domain !== undefined) return;
+    if (domain != null) return;
     // Another tab may be trying, too.
     const name = cookie + "-test" + id;
     home = widening().find((of) => {
@@ -163,12 +165,13 @@
 
   /** @param {boolean} [isHeard] from another tab, which has told the others */
   function grant(isHeard) {
+    look();
     isGranted = true;
     if (isStored || refuses || isAsking) return release();
     findHome();
     // An echo would come after consent was withdrawn again, and a cookie is no news.
     if (!isHeard && !getCookie()) {
-      if (read(latest) === "") setCookie(id, home, 600, latest);
+      if (getCookie() === "") setCookie(id, home, moment, latest);
       channel?.postMessage(true);
     }
     isAsking = true;
@@ -189,7 +192,7 @@
     const found = given || getCookie();
     if (found) id = found;
     // The service sets the cookie itself where it is part of the site.
-    if (!base.startsWith(location.origin + "/") || read(cookie) !== id) setCookie(id);
+    if (!isOwn || read(cookie) !== id) setCookie(id);
     if ((isStored = !!getCookie())) {
       if (isDated) safely(takeKept);
       // The page view again, under the id that lasts: the service joins the visit so far to it.
@@ -213,20 +216,20 @@
   /** @param {boolean} forgets whether the stored id is removed */
   function deny(forgets) {
     isGranted = false;
-    if (forgets) {
-      dropCookie();
-      safely(() => shelved().forEach((name) => delete localStorage[name]));
-    }
     if (isStored) id = newId();
     isStored = isAsking = false;
-    if (forgets) release();
+    if (!forgets) return;
+    dropCookie();
+    safely(() => shelved().forEach((name) => delete localStorage[name]));
+    release();
   }
 
   /** Withdraw consent on all pages. */
   function withdraw() {
     // What happened before belongs to the id that the visitor had.
     flush();
-    if (getCookie()) setCookie("", home, 600, latest);
+    if (getCookie()) setCookie("", home, moment, latest);
+    setTimeout(() => getCookie() === "" && dropCookie(), 900 * moment);
     deny(true);
     channel?.postMessage(false);
   }
@@ -302,6 +305,7 @@
    * @param {Message} message */
   function send(message) {
     look();
+    const sender = id;
     message.attempts += 1;
     fetch(base + message.path, {
       method: "POST",
@@ -316,9 +320,8 @@
         // Chromium counts an answer that nobody reads as under way.
         const text = await response.text();
         // It may have set the cookie again since consent was withdrawn.
-        const kept = read(latest);
-        if (kept === "") dropCookie();
-        else if (kept && isStored) setCookie(kept);
+        if (sender !== id && read(cookie) === sender) isStored ? setCookie(id) : dropCookie();
+        else if (getCookie() === "") dropCookie();
         const { status, headers, ok } = response;
         if (status === 429 || status >= 500) retry(message, headers.get("Retry-After"));
         else finish(message, text);
@@ -345,7 +348,7 @@
   function finish(message, text) {
     waiting.delete(message);
     clearTimeout(message.timer);
-    if (message.isKept) safely(() => delete localStorage[shelf + message.id]);
+    if (isStored) safely(() => delete localStorage[shelf + message.id]);
     if (message.path === "c") safely(() => (clockOffset ??= JSON.parse(text).clockOffset));
     answered(message);
   }
@@ -379,7 +382,6 @@
   /** Keep a message where the next page finds it.
    * @param {Message} message */
   function keep(message) {
-    message.isKept = isStored;
     safely(() => {
       if (isStored && shelved().length < 500) localStorage[shelf + message.id] = JSON.stringify({ ...message, attempts: 0 });
     });
@@ -406,8 +408,7 @@
   /** Do something once the tracker id is that of the visitor.
    * @param {(value?: any) => void} work */
   function onceKnown(work) {
-    if (held) held.push(work);
-    else work();
+    held ? held.push(work) : work();
   }
 
   /** Do what waits; further things do not wait. */
@@ -429,7 +430,7 @@
     const url = pageOf(page);
     if (url === shown && !isNew) return;
     const hitId = newHitId();
-    const content = {
+    post("c", hitId, {
       hitId,
       // The service reads no more of an address.
       pageUrl: page.slice(0, 4096),
@@ -437,10 +438,9 @@
       timezoneOffset: new Date().getTimezoneOffset(),
       // A browser that a program drives says so.
       isAutomated: navigator.webdriver || undefined,
-    };
+    });
     shown = url;
     depth = 0;
-    post("c", hitId, content);
   }
 
   /** Count the page that the present URL has replaced another one by; a tidied query makes no other page. */
@@ -484,7 +484,7 @@
 
   function countScroll() {
     const { scrollHeight, clientHeight } = document.documentElement;
-    const seen = (100 * (scrollY + clientHeight)) / Math.max(scrollHeight, 1);
+    const seen = (100 * (scrollY + clientHeight)) / (scrollHeight || 1);
     while (depth < 100 && seen >= depth + 24) note("scroll-depth", { percent: (depth += 25) });
   }
 
@@ -498,7 +498,7 @@
   /** @param {string | null} address @returns {URL | undefined} one of another domain of the site */
   function partner(address) {
     const url = safely(() => new URL(address || "", document.baseURI));
-    if (!url || !isStored || (url.protocol !== "https:" && url.protocol !== location.protocol)) return;
+    if (!url || !isStored || !["https:", location.protocol].includes(url.protocol)) return;
     const isOf = /** @param {string} name */ (name) => ("." + url.hostname).endsWith("." + name);
     if (!isOf(home || location.hostname) && partners.some(isOf)) return url;
   }
@@ -611,7 +611,7 @@
     // What the visitor chooses in other tabs, unless the cookie has later news.
     if (channel)
       channel.onmessage = ({ data }) =>
-        safely(() => (data ? isDenied || read(latest) === "" || grant(true) : read(latest) || deny(true)));
+        safely(() => (data ? isDenied || getCookie() === "" || grant(true) : (getCookie() || id) === id && deny(true)));
     on("pageshow", ({ persisted }) => {
       // The browser shows a page again that it had kept.
       isEnding = false;
@@ -628,9 +628,7 @@
       safely(look);
       return id;
     },
-    consent: (granted) => {
-      safely(granted ? grant : withdraw);
-    },
+    consent: (granted) => safely(granted ? grant : withdraw),
     event: (type, data = {}, options = {}) =>
       safely(() => {
         const { nonce = newId(), date } = options;
@@ -638,8 +636,7 @@
         const copy = JSON.parse(
           JSON.stringify({ eventType: type, nonce, data, eventDate: date }, (_, text) => text?.toWellFormed?.() ?? text),
         );
-        const path = "api/v1/events" + (isDebugged ? "/sync" : "");
-        post(path, nonce, copy);
+        post("api/v1/events" + (isDebugged ? "/sync" : ""), nonce, copy);
         return nonce;
       }),
     view: (url = location.href) => safely(() => show(new URL(url, location.href).href, true)),
@@ -648,8 +645,8 @@
       try {
         await new Promise(onceKnown);
         look();
-        const asked = { holdout, opportunityId: newId(), trackerId: id, isPersistent: isStored };
-        isShown = (await ask("show", asked)).show !== false;
+        ({ show: isShown = true } =
+          await ask("show", { holdout, opportunityId: newId(), trackerId: id, isPersistent: isStored }));
       } catch {
         // Without an answer, the page is as it would be without the experiment.
       }
