@@ -331,9 +331,7 @@ def _without_lists(
     is_one = "starts_with({0}, '[') AND TRY(json_array_length({0})) < 2 AND "
     is_one += "coalesce(TRY(json_type({0}, '$[0]')), '') NOT IN ('OBJECT', 'ARRAY')"
     one = f"CASE WHEN {is_one} THEN TRY(json_extract_string({{0}}, '$[0]')) ELSE {{0}} END AS {{0}}".format
-    parts = [
-        one(quoted(name)) for name, has_lists in zip(texts, found, strict=False) if has_lists is not False
-    ]
+    parts = [one(quoted(name)) for name, has_lists in zip(texts, found, strict=False) if has_lists]
     query = f"SELECT * REPLACE ({', '.join(parts)}) FROM {source.relation}"
     return sources.selected(connection, source, query) if parts else source
 
