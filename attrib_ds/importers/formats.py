@@ -81,26 +81,19 @@ class Format:
             return selected(connection, source, self.query.format(rows=source.relation))
         if self.touches:
             people = ", ".join(map(quoted, self.role("user", source.columns)))
-            lists = [[matching(name, source.columns)[:1] for name in names] for names in self.touches]
-            parts = []
-            for names in lists:
-                cells = {first[0]: name for name, first in zip(names, lists[0], strict=True) if first}
-                listed = ", ".join(
-                    f"{source.text(*name) if name else 'NULL'} AS {quoted(first)}"
-                    for first, name in cells.items()
-                )
-                if names[0] and names[-1]:
-                    is_touch = (
-                        f"{source.word(*names[0])} IS NOT NULL AND {source.word(*names[-1])} IS NOT NULL"
-                    )
-                    parts.append(
-                        f"SELECT {quoted(ROW)}, {people}, {listed} FROM {source.relation} WHERE {is_touch}"
-                    )
-            rows = f"({' UNION ALL BY NAME '.join(parts)})"
-            least = f"min({quoted(ROW)}) AS {quoted(ROW)}"
-            source = selected(
-                connection, source, f"SELECT * EXCLUDE ({quoted(ROW)}), {least} FROM {rows} GROUP BY ALL"
+            found = [[next(iter(matching(name, source.columns)), "") for name in of] for of in self.touches]
+            kept = [at for at, first in enumerate(found[0]) if first]
+            cells = [[source.word(of[at]) if of[at] else "NULL" for at in kept] for of in found]
+            names, row = [*map(quoted, filter(None, found[0]))], quoted(ROW)
+            listed = ", ".join(
+                f"unnest([{', '.join(of)}]) AS {names[at]}" for at, of in enumerate(zip(*cells, strict=True))
             )
+            rows = f"SELECT {row}, {people}, {listed} FROM {source.relation}"
+            is_touch = f"{names[0]} IS NOT NULL AND {names[-1]} IS NOT NULL"
+            query = (
+                f"SELECT * EXCLUDE ({row}), min({row}) AS {row} FROM ({rows}) WHERE {is_touch} GROUP BY ALL"
+            )
+            source = selected(connection, source, query)
         return source
 
 

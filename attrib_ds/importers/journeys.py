@@ -25,7 +25,7 @@ from attrib_ds.queries import raw_hits
 from attrib_ds.records import export_tables, written_values
 from attrib_ds.records.currencies import checked_code, warn_of_missing
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
-from attrib_ds.records.sources import literal, quoted
+from attrib_ds.records.sources import cases, literal, quoted
 from attrib_ds.traffic import sessions
 from attrib_ds.traffic.channel_rules import channel_matcher, default_channel, read_rules
 from attrib_ds.traffic.sources import (
@@ -770,5 +770,4 @@ def references(names: Sequence[str] | str) -> dict[str, str]:
 
 def reference_sql(column: str, by_name: dict[str, str]) -> str:
     """Return SQL for the reference of the event named in a column, NULL if it is not a conversion."""
-    cases = " ".join(f"WHEN {literal(name)} THEN {literal(reference)}" for name, reference in by_name.items())
-    return f"CASE {column} {cases} END"
+    return cases(column, {name: literal(reference) for name, reference in by_name.items()})

@@ -187,8 +187,7 @@ def read_tables(
     if idle:
         warn(f"the reading names columns for {', '.join(idle)}, which no file has; they are not used")
     connection = scratch.open_database()
-    single = own = None
-    mark: dict[str, Named] = {}
+    single = own = mark = None
     if conversions is None and asked.conversion_page is None:
         single, own, mark = own_sources.alone(connection, touchpoints, reading)
     formats = reading.formats("touchpoints")
@@ -201,8 +200,8 @@ def read_tables(
         # A file may have a list of each.
         conversions = touchpoints if single.header != touch_table.header else None
     if single is not None and mark and conversions is None:
-        divide(touch_table, single, str(*mark.values()), named)
-        conversions, reading = touchpoints, replace(reading, columns={**mark, **named})
+        divide(touch_table, single, mark)
+        conversions, reading = touchpoints, replace(reading, columns={mark.role: mark.column, **named})
     if touch_table.format is not None and touch_table.format.reader == "read_matomo" and conversions is None:
         warn(touch_table.note)
         visits = exports.read_matomo(
@@ -401,7 +400,9 @@ def _read_touchpoints(
         warn_of_unused(table)
     are_views = None if views is None else rows_of_kind(table, evidence.WORDS["view"]) or has_address(table)
     bought = checks.purchases_in(table, named) if conversions is None and views is None else None
-    points, rejected = table.read(where=are_views or (f"({bought}) IS NOT TRUE" if bought else "true"))
+    unseen = f"({checks.unseen_in(table)}) IS NOT TRUE"
+    visits = are_views or (f"({bought}) IS NOT TRUE" if bought else "true")
+    points, rejected = table.read(where=f"({visits}) AND {unseen}")
     checks.warn_of_copies(table)
     checks.check_rounded_ids(table)
     return points, rejected

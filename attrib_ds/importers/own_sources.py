@@ -9,12 +9,12 @@ import duckdb
 
 from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.importers.columns import Named, folded, names_of
+from attrib_ds.importers.columns import folded, names_of
 from attrib_ds.importers.content import evidence
 from attrib_ds.importers.formats import known_formats
 from attrib_ds.importers.reading import Reading
 from attrib_ds.importers.tables.candidates import candidates
-from attrib_ds.importers.tables.divided import mark_of_orders
+from attrib_ds.importers.tables.divided import Mark, mark_of_orders
 from attrib_ds.importers.tables.nodes import LEVEL_NAMES, find_node, find_views, level_of
 from attrib_ds.importers.tables.own_table import OwnTable
 from attrib_ds.records import export_tables, sources
@@ -198,15 +198,15 @@ def _has_leads(table: OwnTable) -> bool:
 
 def alone(
     connection: duckdb.DuckDBPyConnection, rows: object, reading: Reading
-) -> tuple[OwnTable | None, OwnSource | None, dict[str, Named]]:
+) -> tuple[OwnTable | None, OwnSource | None, Mark | None]:
     """Return a single table as conversions, if it can be, and the source of its rows, if they are orders.
 
-    If only some rows are orders, the last value is the column that tells which, by its role.
+    If only some rows are orders, the last value tells which.
     """
     try:
         table = OwnTable(connection, rows, "conversions", reading.formats("touchpoints"))
     except InvalidRequest:
-        return None, None, {}
+        return None, None, None
     if mark := mark_of_orders(table, reading.columns):
         return table, None, mark
     columns = table.source.columns
@@ -222,4 +222,4 @@ def alone(
     node = names_of(reading.columns.get("node", ()))
     has_orders = has_orders and not (node and table.format)
     own = OwnSource(table, node if table.format is None else None) if has_orders else None
-    return table, own if own is not None and own.count else None, {}
+    return table, own if own is not None and own.count else None, None

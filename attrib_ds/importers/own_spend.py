@@ -44,11 +44,6 @@ from attrib_ds.traffic.sources import Traffic
 
 #: Names, folded, of columns with the day of a row.
 _DAYS: Final = ("day", "byday", "date", "gregoriandate", "tag", "datum", "jour", "da")
-#: Rows with the sum of others, which reports have above or below them.
-_TOTAL: Final = (
-    r"^((grand|overall|(deleted|removed) items?) )?(totals?|(gesamt)?summe|gesamt(ergebnis)?|totale|totaux"
-    r"|totaal|totalt|suma|razem|toplam|合計|合计|总计)( of .*| ?:.*| -.*)?$"
-)
 #: Cells for no amount or no name.
 _NOTHING: Final = ("--", "-", "—")
 #: Kinds of values that are not names of nodes.
@@ -262,7 +257,7 @@ def _meeting(table: OwnTable, name: str, tree: Tree) -> _Meeting:
 
 def _is_total(word: str) -> str:
     """Return SQL for whether a word names the sum of other rows."""
-    return f"coalesce(regexp_matches(lower({word}), {sources.literal(_TOTAL)}), false)"
+    return f"coalesce(regexp_full_match(lower({word}), {sources.literal(evidence.TOTAL)}), false)"
 
 
 def _leave_out_totals(table: OwnTable, node: Sequence[str], tree: Tree) -> None:

@@ -26,7 +26,7 @@ _OTHERS: Final = (
 _BRACKETED: Final = ("deleted", "unknown", "anonymous", "guest", "empty", "blank", "missing", "data deleted")
 #: Placeholders where many rows share them; a single person may have each of them.
 SHARED: Final = ("guest", "anonymous", "unknown", "test", "true", "false", "0", "-1")
-#: Those of them that are ids where all others are small integers, too.
+#: Those of them that are ids where all others are small integers, and placeholders in any number where not.
 _INTEGERS: Final = ("0", "-1")
 SMALL_INTEGER: Final = r"^-?\d{1,6}$"
 #: Tools that hide addresses hash the words too.
@@ -97,7 +97,7 @@ def nobody_sql(word: str) -> str:
     return f"regexp_matches(lower(trim({word})), '{pattern}')"
 
 
-def shared(counts: Mapping[str, int], rows: int, *, are_integers: bool) -> list[str]:
+def shared(counts: Mapping[str, int], rows: int, *, are_integers: bool | None) -> list[str]:
     """Return the words of ``SHARED`` that are placeholders in a table, from the number of rows of each.
 
     Parameters
@@ -106,19 +106,20 @@ def shared(counts: Mapping[str, int], rows: int, *, are_integers: bool) -> list[
         Number of rows by word.
     rows : int
         Number of rows of the table.
-    are_integers : bool
-        Whether all other ids of the column are small integers.
+    are_integers : bool or None
+        Whether all other ids of the column are small integers; None if there are no others.
 
     Examples
     --------
     >>> shared({"guest": 20, "0": 30}, 100, are_integers=True)
     ['guest']
+    >>> shared({"guest": 2, "0": 1}, 10, are_integers=False)
+    ['0']
     """
-    return [
-        word
-        for word, count in counts.items()
-        if rows >= FEW and count >= _SHARE * rows and not (are_integers and word in _INTEGERS)
-    ]
+    are_many = {word: rows >= FEW and count >= _SHARE * rows for word, count in counts.items()}
+    if are_integers is not None:
+        are_many |= {word: not are_integers for word in _INTEGERS if word in counts}
+    return [word for word in counts if are_many[word]]
 
 
 def strangers(connection: Any, relation: str, column: str, *, email: str | None = None) -> list[str]:
@@ -144,8 +145,8 @@ def strangers(connection: Any, relation: str, column: str, *, email: str | None 
     if not found:
         return []
     ((rows, are_integers),) = connection.execute(
-        f"SELECT count(*), coalesce(bool_and(regexp_matches({column}, '{SMALL_INTEGER}')) "
-        f"FILTER (lower({column}) NOT IN ({words}) AND NOT {nobody_sql(column)}), false) FROM {relation}"
+        f"SELECT count(*), bool_and(regexp_matches({column}, '{SMALL_INTEGER}')) "
+        f"FILTER (lower({column}) NOT IN ({words}) AND NOT {nobody_sql(column)}) FROM {relation}"
     ).fetchall()
     several = [word for word, _, count in found if count > 1]
     few = {word: count for word, count, _ in found if word not in several}
@@ -211,13 +212,16 @@ def warn_of_nobody(place: str, column: str, count: int, example: str) -> None:
     )
 
 
-def warn_of_rounded(place: str, column: str, count: int, example: str) -> None:
-    """Warn of ids that a spreadsheet has rounded, such as 1.23E+12: several of them may be one."""
-    errors.warn(
-        f"{place} has {counted(count, 'rows')} with an id such as {printable(example)} in {column!r}: a "
-        "spreadsheet has rounded it, so different ids may look the same. Export the file again, or open it "
-        "with that column as text"
-    )
+def check_rounded(place: str, column: str, count: int, example: str, lost_id: str | None) -> None:
+    """Warn of ids that a spreadsheet has rounded, such as 1.23E+12: several may be one; refuse lost ones."""
+    if lost_id is not None:
+        raise lost(place, column, lost_id)
+    if count:
+        errors.warn(
+            f"{place} has {counted(count, 'rows')} with an id such as {printable(example)} in {column!r}: a "
+            "spreadsheet has rounded it, so different ids may look the same. Export the file again, or open "
+            "it with that column as text"
+        )
 
 
 def warn_of_crowds(place: str, column: str, counts: Mapping[str, int], rows: int) -> None:

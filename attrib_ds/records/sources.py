@@ -1,7 +1,7 @@
 """Opens a frame, an Arrow table or a file as a DuckDB table."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -586,6 +586,18 @@ def selected(connection: duckdb.DuckDBPyConnection, source: Source, query: str) 
     """Return a source with the rows of a query in place of its own."""
     relation = text_files.replace_table(connection, source.relation, query)
     return described(connection, relation, source.unreadable, source.first)
+
+
+def cases(word: str, values: Mapping[str, str], otherwise: str = "NULL") -> str:
+    """Return SQL of the value, which is SQL too, that stands for a word.
+
+    Examples
+    --------
+    >>> cases("name", {"it's": "1"})
+    "CASE name WHEN 'it''s' THEN 1 ELSE NULL END"
+    """
+    whens = " ".join(f"WHEN {literal(each)} THEN {value}" for each, value in values.items())
+    return f"CASE {word} {whens} ELSE {otherwise} END" if values else otherwise
 
 
 def _texts(values: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from attrib_ds import sql_results
-from attrib_ds.display import counted
+from attrib_ds.display import counted, printable
 from attrib_ds.errors import InvalidRequest
 
 #: Column with the 0-based position of each row in the source.
@@ -186,7 +186,8 @@ def copy_text(
     def skip(record: pa.csv.InvalidRow) -> str:
         # pyarrow counts from 1, including the header and the lines above it.
         cells = f"{counted(record.actual_columns, 'cells')} where the header has {record.expected_columns}"
-        unreadable.append((record.number - above - 1, cells))
+        text = f": {printable(repr(record.text))}" if record.actual_columns == 1 and record.text else ""
+        unreadable.append((record.number - above - 1, cells + text))
         return "skip"
 
     def attempt(kind: pa.DataType) -> str:

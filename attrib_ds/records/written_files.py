@@ -216,6 +216,8 @@ def _width(column: pd.Series[Any], name: str) -> int:
 WORKBOOKS: Final = (".xlsx",)
 #: Attribute of the frame of a sheet: the number of its first row in the sheet.
 FIRST_ROW: Final = "#first row"
+#: Attribute of the frame of a sheet: the cells of words above its header.
+ABOVE: Final = "#above"
 #: What a workbook may have: a cell takes some 100 bytes of memory once it is read.
 _MOST_CELLS: Final = 10_000_000
 _MOST_COLUMNS_READ: Final = 2_000
@@ -247,12 +249,14 @@ def read_sheet(path: Path, sheet: str | None = None, *, argument: str, called: s
         # A cell of text stays text: pandas would make a number of an id.
         settings["dtype"] = object
         rows: pd.DataFrame = pd.read_excel(book, **settings).infer_objects()
-        header = 0
+        header, above = 0, []
         named = sum(not str(name).startswith("Unnamed: ") for name in rows.columns)
         counts = rows.head(_ROWS_ABOVE).notna().sum(axis="columns")
         if named <= max(1, counts.max() // 2) and (is_wide := counts.ge(max(2, counts.max() - 1))).any():
             # Lines of a title stand above the header.
             header = int(is_wide.argmax()) + 1
+            title = rows.head(header - 1).to_numpy().ravel()
+            above = [cell for cell in (*rows.columns, *title) if isinstance(cell, str)]
             rows = pd.read_excel(book, header=header, **settings).infer_objects()
     if not len(rows.columns):
         others = f"; sheets: {', '.join(names)}" if len(names) > 1 else ""
@@ -264,7 +268,7 @@ def read_sheet(path: Path, sheet: str | None = None, *, argument: str, called: s
         if any(map(_is_rounded, cells)):
             # As the float that the workbook holds, not as the integer that it seems.
             rows.isetitem(place, [float(cell) if _is_rounded(cell) else cell for cell in cells])
-    rows.attrs[FIRST_ROW] = header + 2
+    rows.attrs |= {FIRST_ROW: header + 2, ABOVE: [cell for cell in above if re.search(r"\w \w", cell)]}
     return rows
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from attrib_ds import scratch
 from attrib_ds.contract.identifiers import CURRENCIES, SIGNS
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.sources import RFC_3339, instant, literal
+from attrib_ds.records.sources import RFC_3339, cases, instant, literal
 
 #: Numbers of the months by their names, in the languages of the file.
 _MONTH_OF: Final = {
@@ -49,10 +49,15 @@ class Zone(NamedTuple):
     evidence: frozenset[str] = frozenset()
 
 
+def _rows_of(name: str) -> list[list[str]]:
+    """Return the rows of a table beside this module."""
+    lines = Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()
+    return [line.split("\t") for line in lines[2:]]
+
+
 def _known_zones() -> dict[str, list[Zone]]:
     found: dict[str, list[Zone]] = {}
-    for line in Path(__file__).with_name("zones.tsv").read_text(encoding="utf-8").splitlines()[2:]:
-        names, place, *marks = line.split("\t")
+    for names, place, *marks in _rows_of("zones.tsv"):
         zone = Zone(place.lstrip("*"), not any(marks) or "*" in place, frozenset(" ".join(marks).split()))
         for name in names.split():
             found.setdefault(name, []).append(zone)
@@ -103,30 +108,19 @@ _WAYS: Final = (
         rf"^(\d{{4}})[-/.년年]\s?(\d{{1,2}})[-/.월月]\s?(\d{{1,2}})[.일日]?\s*(오전|오후|午前|午後|上午|下午)\s?{_TIME}{_OFFSET}\s*$",
     ),
     ("ymdhisfo", r"^(\d{4})-(\d\d)-(\d\d)-(\d\d)\.(\d\d)\.(\d\d)(?:\.(\d+))?( ?)$"),
-    (
-        "wdhisoy",
-        r"^\pL{3} (\pL{3}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2}) (?:([A-Z]{3,4}|[+-]\d{4}) )?(\d{4})$",
-    ),
+    ("wdhisoy", r"^\pL{3} (\pL{3}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2}) (?:([A-Z]{3,4}|[+-]\d{4}) )?(\d{4})$"),
     ("wdhisyo", r"^\pL{3} (\pL{3}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2}) (\d{4}) ([+-]\d{4})$"),
 )
 #: Dates in which the order of day, month and year is not clear.
 _LOCAL: Final = rf"^(\d{{1,2}})(?:\. ?|[/-])(\d{{1,2}})(?:\. ?|[/-])(\d{{4}}|\d{{2}})\.?{_CLOCK}"
 _IS_LOCAL: Final = r"^\d{1,2}(\. ?|[/-])\d{1,2}(\. ?|[/-])(\d{4}|\d{2})(\D|$)"
-#: Numbers that stand for instants of the years 2000 to 2100: SQL of microseconds, the first and the last.
+#: Numbers that are instants of the years 2000 to 2100: in words, SQL of microseconds, the first and the last.
 _COUNTS: Final = (
-    ("round({} * 1e6)", 946_684_800, 4_102_444_800),
-    ("round({} * 1e3)", 946_684_800_000, 4_102_444_800_000),
-    ("round({})", 946_684_800_000_000, 4_102_444_800_000_000),
-    ("{} // 1000", 946_684_800_000_000_000, 4_102_444_800_000_000_000),
-    ("round(({} - 25569) * 86400) * 1000000", 36_526, 73_050),
-)
-#: Words for these numbers.
-_SAID_OF_COUNTS: Final = (
-    "seconds since 1970",
-    "milliseconds since 1970",
-    "microseconds since 1970",
-    "nanoseconds since 1970",
-    "days of Excel",
+    ("seconds since 1970", "round({} * 1e6)", 946_684_800, 4_102_444_800),
+    ("milliseconds since 1970", "round({} * 1e3)", 946_684_800_000, 4_102_444_800_000),
+    ("microseconds since 1970", "round({})", 946_684_800_000_000, 4_102_444_800_000_000),
+    ("nanoseconds since 1970", "{} // 1000", 946_684_800_000_000_000, 4_102_444_800_000_000_000),
+    ("days of Excel", "round(({} - 25569) * 86400) * 1000000", 36_526, 73_050),
 )
 #: Number of the unit of days of Excel.
 DAYS: Final = len(_COUNTS) - 1
@@ -238,13 +232,13 @@ def _reading(
     units = {unit: tally[len(_PATTERNS) + unit] for unit in range(len(_COUNTS))}
     if counts and any(units.values()):
         unit = max(units, key=units.__getitem__)
-        sql, first, last = _COUNTS[unit]
+        in_words, sql, first, last = _COUNTS[unit]
         exact = (
             f"TRY_CAST({word} AS BIGINT)" if "//" in sql else f"TRY_CAST(replace({word}, ',', '.') AS DOUBLE)"
         )
         micros = f"CASE WHEN {exact} BETWEEN {first} AND {last} THEN CAST({sql.format(exact)} AS BIGINT) END"
         read.append(f"make_timestamp({micros})")
-        said = said or _SAID_OF_COUNTS[unit]
+        said = said or in_words
     return Instants(
         f"coalesce({', '.join(read)})", advice, said, order, any(number <= len(_WAYS) for number in tally)
     )
@@ -299,9 +293,7 @@ def _month_names(connection: duckdb.DuckDBPyConnection, values: str) -> str:
     words = connection.execute(
         rf"SELECT DISTINCT lower(unnest(regexp_extract_all(word, '\pL{{3,}}'))) FROM {values}"
     ).fetchall()
-    months = {word: _MONTH_OF[word] for (word,) in words if word in _MONTH_OF}
-    whens = " ".join(f"WHEN {literal(word)} THEN '{number}'" for word, number in months.items())
-    return f"CASE lower(part.w) {whens} END" if months else "NULL"
+    return cases("lower(part.w)", {word: f"'{_MONTH_OF[word]}'" for (word,) in words if word in _MONTH_OF})
 
 
 @cache
@@ -434,7 +426,7 @@ def count_since_1970(text: str) -> int | None:
         number = float(text.replace(",", "."))
     except ValueError:
         return None
-    found = [unit for unit, (_, first, last) in enumerate(_COUNTS) if first <= number <= last]
+    found = [unit for unit, (*_, first, last) in enumerate(_COUNTS) if first <= number <= last]
     return found[0] if found else None
 
 
@@ -462,7 +454,7 @@ def plausible(count: str, *, per_second: int) -> str:
 
     Counts in another unit lie outside these years.
     """
-    _, first, last = _COUNTS[0]
+    *_, first, last = _COUNTS[0]
     return f"CASE WHEN {count} BETWEEN {first * per_second} AND {last * per_second} THEN {count} END"
 
 
@@ -578,18 +570,8 @@ def decimal_mark(
 _MARKS: Final = (
     {code.lower(): code for code in CURRENCIES}
     | {sign.lower(): code for sign, code in SIGNS.items()}
-    | {
-        "$": None, "rs": None, "₨": None, "¥": None, "￥": None, "kr": None, "us$": "USD", "$us": "USD",
-        "ca$": "CAD", "c$": "CAD",
-        "au$": "AUD", "a$": "AUD", "nz$": "NZD", "hk$": "HKD", "r$": "BRL", "mx$": "MXN", "円": "JPY",
-        "元": "CNY", "rmb": "CNY", "₽": "RUB", "руб": "RUB", "ft": "HUF", "lei": "RON", "tl": "TRY",
-        "sfr": "CHF", "fr": "CHF", "₩": "KRW", "원": "KRW", "грн": "UAH", "rp": "IDR", "rm": "MYR",
-        "đ": "VND", "vnđ": "VND", "лв": "BGN", "₱": "PHP", "₸": "KZT", "₾": "GEL", "₡": "CRC", "₲": "PYG",
-        "ج.م": "EGP", "ر.س": "SAR", "د.إ": "AED", "د.ك": "KWD", "د.ب": "BHD", "ر.ق": "QAR", "ر.ع": "OMR",
-        "د.أ": "JOD", "د.م": "MAD", "د.ت": "TND", "د.ج": "DZD", "ل.ل": "LBP", "د.ع": "IQD",
-        "дин": "RSD", "din": "RSD", "ден": "MKD", "сом": "KGS", "тг": "KZT", "сум": "UZS",
-    }
-)  # fmt: skip
+    | {sign: code or None for code, signs in _rows_of("signs.tsv") for sign in signs.split()}
+)
 #: Currencies without a smaller unit, whose separators are of thousands.
 WHOLE: Final = frozenset([
     "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV",
@@ -699,9 +681,9 @@ def amounts(
     codes = {code or each for each, code in known.items()}
     currency, number_of = None, "cell"
     if known:
-        whens = " ".join(f"WHEN {literal(each)} THEN {literal(code)}" for each, code in known.items() if code)
-        currency = _of_cell(word, f"CASE {mark} {whens} END") if whens else None
-        if len(codes) == 1 and whens:
+        found = {each: literal(code) for each, code in known.items() if code}
+        currency = _of_cell(word, cases(mark, found)) if found else None
+        if len(codes) == 1 and found:
             currency = literal(*codes)
         number_of = f"CASE WHEN {mark} IN ({', '.join(map(literal, known))}) THEN {number} ELSE cell END"
     signed = _of_cell(word, _of_cell(number_of, _SIGNED) if are_signed else number_of)

@@ -1,6 +1,7 @@
 """Days and times of day in two columns, in frames, files and on the command line."""
 
 import datetime
+from contextlib import nullcontext
 
 import pandas as pd
 import pytest
@@ -25,9 +26,27 @@ def test_a_time_of_day_belongs_to_the_day_beside_it():
     assert starts(date=["2025-01-01"] * 6, time=clocks) == [f"2025-01-01 {clock}" for clock in read]
 
 
+def test_a_time_of_day_may_have_a_zone():
+    assert starts(day_sent=["2025-01-01"] * 2, time_sent=["9:05 AM UTC", "02:05 PM UTC"]) == [
+        "2025-01-01 09:05:00",
+        "2025-01-01 14:05:00",
+    ]
+
+
 def test_days_of_any_form_take_a_time():
     days = ["2025-01-01", "2025-01-02 00:00:00", "Jan 3, 2025"]
     assert starts(date=days, time=["14:05"] * 3) == [f"2025-01-0{day} 14:05:00" for day in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_clock_of_twelve_hours_without_am_and_pm_is_told(first):
+    """The hours 1 to 12 twice; with an hour of 0 they are those of a whole day."""
+    times = [f"2025-01-02 {first + number % 12:02d}:{number + 10}" for number in range(24)]
+    expected = pytest.warns(InputWarning, match="hours 1 to 12 only and neither AM nor PM")
+    with expected if first else nullcontext():
+        starts(date=times)
+    halves = [f"{time} {half}" for time, half in zip(times, ["AM", "PM"] * 12, strict=True)]
+    assert not first or len(starts(date=halves)) == 24
 
 
 @pytest.mark.slow

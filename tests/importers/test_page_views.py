@@ -125,6 +125,32 @@ def test_another_campaign_and_half_an_hour_begin_visits_in_a_log(tmp_path):
         assert at.search_interactions(shop, sort="startDate")["nodeId"].tolist() == ["a", "b", "direct"]
 
 
+def test_the_query_of_a_page_may_stand_in_a_column_of_its_own(tmp_path):
+    file = tmp_path / "web.log"
+    lines = [
+        "01 10:00:00 / utm_source=mail&utm_medium=email 7 -",
+        "02 10:00:00 /boots - 7 -",
+        "02 10:01:00 /hats - 7 https://shop.example/boots",
+    ]
+    header = "#Fields: date time cs-uri-stem cs-uri-query cs-username cs(Referer)\n"
+    file.write_text(header + "".join(f"2025-08-{line}\n" for line in lines))
+    assert visits(at.read_journeys(file, orders(person=["7"]))) == ["mail/email", "direct"]
+
+
+@pytest.mark.parametrize("request_of", ["{}", "GET {} HTTP/1.1"])
+def test_requests_are_pages_of_the_host_beside_them(request_of):
+    """A later visit from the site itself is direct."""
+    log = pd.DataFrame({
+        "at": ["2025-08-01 10:00", "2025-08-02 10:00", "2025-08-03 10:00"], "uid": "p-7", "vhost": "shop.example",
+        "request": [*map(request_of.format, ("/a?utm_source=mail&utm_medium=email", "/b", "/c"))],
+        "http_referer": ["-", "https://shop.example/a", "https://www.bing.com/"],
+    })  # fmt: skip
+    journeys = at.read_journeys(log, orders(uid=["p-7"]))
+    assert visits(journeys) == ["mail/email", "direct", "organic-search/bing"]
+    journeys = at.read_journeys(log.assign(vhost="web-7.internal"), orders(uid=["p-7"]))
+    assert visits(journeys) == ["mail/email", "direct", "organic-search/bing"]
+
+
 def test_the_site_of_a_log_is_known_by_pages_that_it_has_with_campaigns_only(tmp_path):
     file = tmp_path / "access.log"
     file.write_text(

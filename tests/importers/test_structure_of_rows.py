@@ -53,6 +53,7 @@ def table(header, *rows):
         ("niet betaald", "unpaid"), ("non payé", "unpaid"), ("Не проведён", "unpaid"), ("Unpaid", "unpaid"),
         ("ei maksettu", "unpaid"), ("未払い", "unpaid"), ("Not shipped", "pending"), ("not refunded", "done"),
         ("Invoice paid", "done"), ("Order complete", "done"), ("Paid, not shipped", "pending"),
+        ("Partially reversed", "partly refunded"), ("Delvis återbetald", "partly refunded"),
     ],
 )  # fmt: skip
 def test_a_denied_state_is_its_opposite(word, state):
@@ -218,6 +219,80 @@ def test_lines_above_a_header_are_said(read):
     rows = table("Totals are in CHF or EUR", "order_id,email,date,total", f"{ORDERS[0]},10")
     _, journeys = read(rows, currency="CHF")
     assert "1 line above the header left out, such as 'Totals are in CHF or EUR'" in journeys.notes[0]
+
+
+def test_text_below_the_rows_may_leave_the_currency_open(read):
+    rows = [f"{order},{number}.50" for number, order in enumerate(ORDERS)]
+    for note in ("All sums are in PLN or EUR", "All sums are in PLN or EUR,,,"):
+        orders = table("order_id,email,date,total", *rows, note)
+        with pytest.raises(
+            InvalidRequest, match="the text around the rows .* currency='PLN' or currency='EUR'"
+        ):
+            read(orders)
+        _, journeys = read(orders, currency="PLN")
+        assert "1 note below the table left out, such as 'All sums are in PLN or EUR'" in journeys.notes[0]
+
+
+def test_a_credit_beside_sales_is_a_refund(read):
+    rows = [f"{order},{kind},{5 + at}.50,{of}" for at, (order, kind, of) in
+            enumerate(zip(ORDERS, ("sale", "sale", "credit"), ("", "", "7"), strict=True))]  # fmt: skip
+    assert read(table("txn id,email,date,type,total,first txn", *rows))[0] == {"7": -2.0, "8": 6.5}
+
+
+def test_an_amount_given_back_is_known_by_the_words_of_its_kind(read):
+    rows = [f"{order},20.50,{back}" for order, back in zip(ORDERS, ("0.00", "4.50", "0.00"), strict=True)]
+    values, _ = read(table("order_id,email,date,total,Teruggestort totaal", *rows))
+    assert values == {"7": 20.5, "8": 16.0, "9": 20.5}
+    assert read(table("order_id,email,date,total,Chargeback fee", *rows))[0]["8"] == 20.5
+
+
+def test_the_state_of_an_order_is_not_its_source(read):
+    rows = [f"{order},10.50,{word},{state}" for order, word, state in
+            zip(ORDERS, ("Google", "Facebook", "Google"), ("Paid", "Shipped", "Paid"), strict=True)]  # fmt: skip
+    _, journeys = read(
+        None, visits=table("order_id,email,date,total,Where did you find us?,Order step", *rows)
+    )
+    assert {"Google", "Facebook"} <= {*journeys.nodes["name"]}
+
+
+def test_mails_that_nobody_saw_are_no_touchpoints(read):
+    clicks = table("email,time,event_type,mailing", "ann@x.example,2025-08-20,email_clicked,May",
+                   "ann@x.example,2025-08-29,email_sent,June", "bob@x.example,2025-08-30,email_opened,June")  # fmt: skip
+    _, journeys = read(table("order_id,email,date,total", f"{ORDERS[0]},10.50"), visits=clicks)
+    assert last_touches(journeys) == {"May": 10.5}
+    assert "events of mails that nobody saw left out: email_sent" in journeys.notes[0]
+
+
+def test_rows_of_a_test_mode_do_not_count(read):
+    rows = [f"{order},{mode},10.50" for order, mode in zip(ORDERS, ("LIVE", "TEST", "LIVE"), strict=True)]
+    assert read(table("order_id,email,date,Mode,total", *rows))[0] == {"7": 10.5, "9": 10.5}
+
+
+def test_a_total_with_its_tax_goes_before_the_goods(read):
+    rows = [f"{order},{20 + number}.50,4.00,{24 + number}.50" for number, order in enumerate(ORDERS)]
+    values, _ = read(table("order_id,email,date,total_goods_wt,total_postage,total_paid_tax_incl", *rows))
+    assert values == {"7": 24.5, "8": 25.5, "9": 26.5}
+
+
+def test_a_list_of_one_word_is_the_word_and_an_empty_list_is_nothing(read):
+    visits = [
+        {"email": f"{who}@x.example", "time": "2025-08-20T10:00:00Z", "groups": [], "labels": [word]}
+        for who, word in (("ann", "spring"), ("bob", "summer"), ("cas", "spring"))
+    ]
+    _, journeys = read(table("order_id,email,date,total", f"{ORDERS[0]},10.50"), visits=json.dumps(visits))
+    assert last_touches(journeys) == {"spring": 10.5}
+
+
+def test_links_of_mails_are_no_pages_and_counts_have_no_zone(read):
+    """1756722600 is 2025-09-01 10:30 in UTC, wherever the reader lived."""
+    clicks = [
+        {"email": f"{who}@x.example", "time": 1756722600 + at, "timezone": "Europe/Paris", "campaign_name": name,
+         "url": "https://shop.example/sale"}
+        for at, (who, name) in enumerate((("ann", "May"), ("bob", "June"), ("ann", "June")))
+    ]  # fmt: skip
+    _, journeys = read(table("order_id,email,date,total", f"{ORDERS[0]},10.50"), visits=json.dumps(clicks))
+    assert last_touches(journeys) == {"June": 10.5}
+    assert f"{journeys.interactions['startDate'].min():%d %H:%M}" == "01 10:30"
 
 
 def test_deals_count_at_their_end_and_open_ones_do_not(read):

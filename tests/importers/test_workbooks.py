@@ -30,6 +30,16 @@ def test_sheets_are_chosen_by_name(book):
     assert at.attribute(journeys.paths(), "linear")["value"].tolist() == [30.0]
 
 
+def test_the_title_of_a_sheet_may_leave_the_currency_open(tmp_path):
+    file = tmp_path / "orders.xlsx"
+    title = pd.DataFrame([["Sums are in CZK or EUR"], [None]])
+    with pd.ExcelWriter(file) as writer:
+        title.to_excel(writer, index=False, header=False)
+        ORDERS.to_excel(writer, index=False, startrow=2)
+    with pytest.raises(InvalidRequest, match="the text around the rows of orders.xlsx names several"):
+        at.read_journeys(VISITS, file)
+
+
 def test_the_command_takes_sheets(book, capsys):
     files = [f"--{name}={book}" for name in ("touchpoints", "conversions", "spend")]
     sheets = ["--sheet", "Visits", "--conversion-sheet", "Orders", "--spend-sheet", "Spend"]

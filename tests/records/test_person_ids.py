@@ -162,7 +162,15 @@ def test_zero_is_an_id_among_small_integers():
     counts = {"0": 30, "guest": 5, "test": 20}
     assert person_ids.shared(counts, 100, are_integers=True) == ["test"]
     assert person_ids.shared(counts, 100, are_integers=False) == ["0", "test"]
-    assert person_ids.shared(counts, 99, are_integers=False) == []
+    assert person_ids.shared(counts, 99, are_integers=False) == ["0"]
+    assert person_ids.shared(counts, 99, are_integers=None) == []
+
+
+@pytest.mark.filterwarnings("ignore::attrib_ds.errors.RejectedRows")
+@pytest.mark.parametrize("way", FRAMES)
+def test_zero_among_longer_ids_is_nobody_in_a_small_table(way):
+    with pytest.warns(match="without|placeholder"):
+        assert credited(FRAMES[way](*frames("0", rows=2))) == {"ads": 50.0, "unattributed": 300.0}
 
 
 @pytest.mark.parametrize("way", FRAMES)

@@ -128,9 +128,9 @@ def test_records_with_the_wrong_number_of_cells_are_listed_and_the_rest_goes_on(
     source = open_source(connection, path, argument="interactions")
     assert rows_of(connection, source) == [(1, "2", "x\ny"), (4, "7", "8")]
     assert source.unreadable.to_pylist() == [
-        {"row": 0, "reason": "1 cell where the header has 2"},
+        {"row": 0, "reason": "1 cell where the header has 2: '1'"},
         {"row": 2, "reason": "3 cells where the header has 2"},
-        {"row": 3, "reason": "1 cell where the header has 2"},
+        {"row": 3, "reason": "1 cell where the header has 2: '6'"},
     ]
 
 
@@ -152,7 +152,7 @@ def test_records_that_are_not_utf_8_are_listed(connection, tmp_path):
     source = open_source(connection, path, argument="interactions")
     assert rows_of(connection, source) == [(2, "3", "café")]
     assert [row["reason"] for row in source.unreadable.to_pylist()] == [
-        "1 cell where the header has 2",
+        "1 cell where the header has 2: '1'",
         "not UTF-8 text",
     ]
 

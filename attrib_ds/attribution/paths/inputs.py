@@ -336,7 +336,7 @@ class Input:
         if counts:
             others = rows.filter(rows.id.notnull(), ~rows.word.isin(["", *person_ids.SHARED]))
             small = others.agg(all=others.id.re_search(person_ids.SMALL_INTEGER).all()).to_pyarrow()
-            words = person_ids.shared(counts, total, are_integers=bool(small["all"][0].as_py()))
+            words = person_ids.shared(counts, total, are_integers=small["all"][0].as_py())
             missing += sum(counts[word] for word in words)
         self._warn_of_crowds(name, rows.filter(rows.id.notnull(), ~rows.word.isin(["", *words])), total)
         if not missing:
@@ -360,10 +360,7 @@ class Input:
         rounded = self.table.filter(values.re_search(person_ids.ROUNDED))
         found = rounded.agg(count=values.count(), example=values.min(), lost=lost)
         (row,) = found.to_pyarrow().to_pylist()
-        if row["lost"] is not None:
-            raise person_ids.lost(self.argument, name, row["lost"])
-        if row["count"]:
-            person_ids.warn_of_rounded(self.argument, name, row["count"], row["example"])
+        person_ids.check_rounded(self.argument, name, row["count"], row["example"], row["lost"])
 
     def _warn_of_crowds(self, name: str, rows: Any, total: int) -> None:
         """Warn of users with a tenth of the rows; a sample says whom to count.

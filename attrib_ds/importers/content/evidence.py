@@ -23,7 +23,9 @@ _SAMPLE: Final = 1_000
 _LONGEST_NAME, _LONGEST_WORD = 4, 6
 #: Words before what an amount has within it, and before what it has not.
 _INCLUDING: Final = re.compile("in[ck]l(uding|usive)?|inc|c|com|con|avec|mit|med|met|cu|vc|with")
-_WITH_TAX: Final = re.compile(r"\bs (?=dph|pdv|ddv)", re.IGNORECASE)
+_WITH_TAX: Final = re.compile(
+    r"\bs (?=dph|pdv|ddv)|(?<=[a-z][ _])(tax|vat|gst|mwst|iva|tva|btw)[ _.]*(?=in[ck]|ex[ck])", re.IGNORECASE
+)
 _EXCLUDING: Final = re.compile(
     "ex[ck]l(uding|usive)?|ex|ekskl?|eks|u|uden|uten|utan|sem|sin|sans|hors|ohne|zonder|bez|fara|senza|without"
 )
@@ -42,7 +44,10 @@ _PHONE: Final = re.compile(
     r"\+[\d ()/.-]+|\(?0\d*[ ()/.-][\d ()/.-]+|\(\d{2,4}\) ?[\d .-]+|\d{3}[-.]\d{3}[-.]\d{4}"
 )
 _FLOAT_ID: Final = re.compile(r"-?\d+(\.0)?")
-_CLOCK: Final = re.compile(r"([01]?\d|2[0-3])(:[0-5]\d){1,2}(\.\d+)?( ?[AaPp]\.?[Mm]\.?)?|\d\d\.\d\d\.\d\d")
+_CLOCK: Final = re.compile(
+    r"([01]?\d|2[0-3])(:[0-5]\d){1,2}(\.\d+)?( ?[AaPp]\.?[Mm]\.?)?( ?([A-Z]{3,4}|Z|[+-]\d\d:?\d\d))?"
+    r"|\d\d\.\d\d\.\d\d"
+)
 _MOST: Final = 0.9
 #: Kinds of values that cannot be ids.
 _NO_IDS: Final = ("instant", "clock", "address", "path", "currency", "medium", "source", "tagged", "pair")
@@ -59,6 +64,11 @@ _OF_NAME: Final = re.compile(
 )
 #: Objects with a source, medium and name of visits.
 _OF_VISITS: Final = re.compile("utm|source|traffic|campaign|attribution|referr|acquisition|marketing|track")
+#: Names of rows with the sum of others, in lower case.
+TOTAL: Final = (
+    r"((grand|overall|(deleted|removed) items?) )?(sub-?)?(totals?|(gesamt)?summe|gesamt(ergebnis)?|totale"
+    r"|totaux|totaal|totalt|suma|razem|toplam|合計|合计|总计)( of .*| ?:.*| -.*)?"
+)
 #: Where the names of objects, tables and columns end in one name.
 _SEGMENTS: Final = re.compile(r"[.\[\]>:]|\s-\s")
 #: Words of languages that have no blanks between them.
@@ -258,11 +268,12 @@ def weight(role: str, name: str) -> int:
     --------
     >>> weight("value", "Order total (EUR)"), weight("value", "Tax total"), weight("date", "Bestellt am")
     (7, -3, 6)
-    >>> weight("value", "Bedrag (excl. btw)"), weight("value", "Total c/ IVA")
-    (5, 6)
+    >>> [weight("value", name) for name in ("Bedrag (excl. btw)", "Total c/ IVA", "total_tax_incl")]
+    [5, 6, 6]
     """
     # What an order costs is all of its amounts.
-    words = words_of(_WITH_TAX.sub("incl ", name.removeprefix("costs." if role == "value" else "")))
+    plain = name.removeprefix("costs." if role == "value" else "")
+    words = words_of(_WITH_TAX.sub(lambda found: "" if found[1] else "incl ", plain))
     # What an amount includes, or does not, says nothing against it.
     words = words[: next((at for at, word in enumerate(words) if at and _INCLUDING.fullmatch(word)), None)]
     words = words[

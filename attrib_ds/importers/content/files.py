@@ -26,9 +26,8 @@ from attrib_ds import display
 from attrib_ds.contract.identifiers import SIGNS
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.content import dumps, evidence, objects
-from attrib_ds.records import sources, text_files
+from attrib_ds.records import sources, text_files, written_files
 from attrib_ds.records.sources import ROW, Source, literal, quoted
-from attrib_ds.records.written_files import WORKBOOKS
 
 #: A number with the sign of a currency.
 _PRICE: Final = "(?<![^\\s,;|\"'(+-])({0})\\s?-?\\d|\\d\\s?({0})(?![^\\s,;|\"').-])".format("|".join(SIGNS))
@@ -46,6 +45,7 @@ _RECORD: Final = re.compile(r"-\[ RECORD \d+ \][-+]*|\*+ \d+\. row \*+")
 _SPANS: Final = re.compile(r"\s*-+( +-+)+\s*")
 _REQUEST: Final = re.compile(rb'^\S+ \S+ (\S+) \[\d+/\w+/\d{4}:[^\]]+\] "[A-Z]+ ')
 _LOG_HEADER: Final = "#Fields:"
+_PARTS_OF_PAGE: Final = ("cs-uri-stem", "cs-uri-query")
 #: Names of columns in brackets, which JSON and pages have not.
 _IN_BRACKETS: Final = re.compile(
     r"(\{\{?[^{}\[\]\",]+\}\}?|\[[^{}\[\]\",]+\]|<[^<>]+>)[ \"]*[,;\t|][ \"]*[{\[<]"
@@ -55,11 +55,11 @@ _COMMON: Final[dict[str, tuple[str, int]]] = {
     "cp932": ("euc_jp", 0xCF), "euc_jp": ("euc_jp", 0xCF), "gb18030": ("gb2312", 0xD7),
     "big5": ("big5", 0xC6), "cp949": ("euc_kr", 0xC8),
 }  # fmt: skip
-_TOTAL: Final = re.compile(r"\*{1,3}$|((grand|overall) )?(sub-?)?(totals?|totaux|gesamt\w*)\b", re.IGNORECASE)
+_TOTAL: Final = re.compile(rf"\*{{1,3}}$|{evidence.TOTAL}\b", re.IGNORECASE)
 #: Points of a name of amounts that names a sum.
 _TELLS: Final = 5
-#: What spreadsheets and services write before a text so that it stays one.
-_GUARD: Final = '^(?:[`\'\\t]|="(.*)"$)'
+#: What spreadsheets and services write before a text so that it stays one, and logs around a page.
+_AROUND: Final = ('^(?:[`\'\\t]|="(.*)"$)', r"^[A-Z]{3,7} (\S+) HTTP/[\d.]+$")
 #: A name and its value in a line of a log.
 _PAIR: Final = re.compile(
     r"""(?:^|(?<=[\s,;|]))([A-Za-z_][\w.@-]*)=(?:"((?:[^"\\]|\\.)*)"|([^\s"]*?)(?=[,;|]?(?:\s|$)))"""
@@ -77,11 +77,7 @@ _NUMBER: Final = r"\D?\D?\D?\d[\d., ]*\D?\D?\D?"
 _MOST_LABELS: Final = 2
 #: Types of columns, which databases print below the header.
 _TYPE: Final = re.compile(
-    r"((Nullable|LowCardinality)\()?(U?Int\d+|Float\d+|String|FixedString|Decimal\d*|DateTime(64)?|Date(32)?"
-    r"|Enum(8|16)|UUID|Bool|IPv[46]|Array|varchar|text|integer|bigint|numeric"
-    r"|timestamp( with(out)? time zone)?|double( precision)?|boolean|character varying|date|int|float"
-    r"|string|number)(\(.*\))?\)?",
-    re.IGNORECASE,
+    rf"((Nullable|LowCardinality)\()?({'|'.join(evidence.WORDS['type'])})(\(.*\))?\)?", re.IGNORECASE
 )
 _NULLS: Final = ("NULL", "\\N", "")
 #: Elements of pages and of workbooks in XML.
@@ -101,8 +97,10 @@ def opened(
     text_files.check_codec(encoding)
     said: list[str] = []
     path = Path(rows).expanduser() if isinstance(rows, str | Path) else None
-    if path is None or not path.is_file() or path.stat().st_size == 0:
-        source = sources.open_source(connection, rows, argument=argument, encoding=encoding)
+    if path is None:
+        source = _of_frame(connection, rows, argument, said)
+    elif not path.is_file() or path.stat().st_size == 0:
+        source = sources.open_source(connection, path, argument=argument)
     else:
         try:
             source = _from_file(connection, path, argument, encoding, said)
@@ -120,6 +118,8 @@ def _from_file(
     form = ".parquet" if start.startswith(b"PAR1") else None
     if start.startswith(b"PK\x03\x04") and b"xl/" in start + path.read_bytes()[-_START_BYTES:]:
         form = ".xlsx"
+    if form == ".xlsx":
+        return _of_frame(connection, written_files.read_sheet(path, argument=argument), argument, said)
     if form is not None or start.startswith((b"PK\x03\x04", b"%PDF", b"\xd0\xcf\x11\xe0")):
         return sources.open_source(connection, path, argument=argument, form=form)
     if start.startswith(b"SQLite format 3\0"):
@@ -132,43 +132,49 @@ def _from_file(
         return _from_json(connection, path, head, argument)
     encoding = _encoding(path, argument, encoding, said)
     text = start.decode(encoding or "utf-8-sig", errors="replace")
-    table = None
+    table: pa.Table | None = None
+    whole: Any = None
     has_table = re.search(r"<table\b", text[:2000], re.IGNORECASE) and "</t" in text.lower()
     if has_table or (re.match(r"\s*<", text) and not is_in_brackets):
         table = _of_page(_whole(path, encoding))
-        if table is None and (whole := objects.of_xml(_whole(path, encoding))) is not None:
-            source = _from_tables(connection, whole, path, argument)
-            if source is not None:
-                return source
-        if table is None:
+        whole = objects.of_xml(_whole(path, encoding)) if table is None else None
+        if table is None and not objects.tables_in(whole, argument):
             raise InvalidRequest(f"{argument}: {path.name!r} is a web page or XML; export the table as CSV")
     elif dumps.is_dump(text):
-        source = _from_tables(connection, dumps.tables_of(_whole(path, encoding)), path, argument)
-        if source is not None:
-            return source
+        whole = dumps.tables_of(_whole(path, encoding))
     elif _are_pairs(text.splitlines()[:-1] or [text]):
         table = _of_pairs(_whole(path, encoding))
     elif any(line.startswith(_LOG_HEADER) for line in text.splitlines()[:10]):
         table = _of_log(_whole(path, encoding))
     elif any(_RULE.fullmatch(line.translate(_FRAME)) for line in text.splitlines()[:20]):
         table = _of_printout(_whole(path, encoding).translate(_FRAME), argument)
+    if whole is not None and (source := _from_tables(connection, whole, path, argument)) is not None:
+        return source
     if table is not None:
         return replace(sources.open_source(connection, table, argument=argument), first=2)
-    if path.suffix.casefold() in WORKBOOKS and not {*text_files.DELIMITERS} & {*text}:
+    if path.suffix.casefold() in written_files.WORKBOOKS and not {*text_files.DELIMITERS} & {*text}:
         raise InvalidRequest(f"{argument}: {path.name!r} is plain text without a table, not a workbook")
     if "\r" in text and "\n" not in text:
         with TemporaryDirectory() as folder:
             copy = Path(folder) / path.name.removesuffix(".gz")
             copy.write_text(_whole(path, encoding).replace("\r", "\n"), encoding="utf-8")
             return sources.open_source(connection, copy, argument=argument, form=".csv", tolerant=True)
-    above = text_files.lines_above(path, argument, encoding)
-    if above:
-        # A line that names currencies says most.
-        clearest = max(above, key=lambda line: len(evidence.currencies_in(line)))
-        said.append(f"{display.counted(len(above), 'lines')} above the header left out, such as {clearest!r}")
+    said += _left_out(text_files.lines_above(path, argument, encoding), "lines", "above the header")
     return sources.open_source(
         connection, path, argument=argument, encoding=encoding, form=".csv", tolerant=True
     )
+
+
+def _of_frame(connection: duckdb.DuckDBPyConnection, rows: Any, argument: str, said: list[str]) -> Source:
+    """Copy a frame, or the sheet of a workbook, whose title is said."""
+    said += _left_out(getattr(rows, "attrs", {}).get(written_files.ABOVE, ()), "lines", "above the header")
+    return sources.open_source(connection, rows, argument=argument)
+
+
+def _left_out(lines: Sequence[str], noun: str, place: str) -> list[str]:
+    """Return what is to be said of text around the rows: the line that names most currencies says most."""
+    clearest = max(lines, key=lambda line: len(evidence.choice_of_currencies(line)), default="")
+    return [f"{display.counted(len(lines), noun)} {place} left out, such as {clearest!r}"] if lines else []
 
 
 def is_log(path: Path) -> bool:
@@ -202,8 +208,7 @@ def _from_json(connection: duckdb.DuckDBPyConnection, path: Path, head: bytes, a
         whole = (
             [*map(objects.decoded, filter(None, text.splitlines()))] if has_lines else objects.decoded(text)
         )
-        source = _from_tables(connection, whole, path, argument)
-        if source is not None:
+        if (source := _from_tables(connection, whole, path, argument)) is not None:
             return source
     return sources.open_source(connection, path, argument=argument, form=".json")
 
@@ -290,8 +295,16 @@ def _of_log(text: str) -> pa.Table | None:
     lines = text.splitlines()
     names = next(line for line in lines if line.startswith(_LOG_HEADER))[len(_LOG_HEADER) :].split()
     body = [line for line in lines if line.strip() and not line.startswith("#")]
-    mark = "\t" if body and "\t" in body[0] else " "
-    return _table([names, *csv.reader(body, delimiter=mark)], nulls=("-", ""))
+    rows = [*csv.reader(body, delimiter="\t" if body and "\t" in body[0] else " ")]
+    if {*_PARTS_OF_PAGE} <= {*names}:
+        # The path and the query of a page make one address.
+        path, query = map(names.index, _PARTS_OF_PAGE)
+        names[path] = "page"
+        for row in rows:
+            if len(row) == len(names) and row[query] != "-":
+                row[path] += f"?{row[query]}"
+                row[query] = "-"
+    return _table([names, *rows], nulls=("-", ""))
 
 
 def _are_pairs(lines: Sequence[str]) -> bool:
@@ -410,10 +423,9 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
     ranked = sorted(scores.items(), key=lambda item: -item[1][0])
     if not ranked or ranked[0][1][0] <= 0:
         raise InvalidRequest(
-            f"{argument}: {path.name!r} is not UTF-8 text, and its words are words in no encoding "
-            f"that is known; "
-            "pass encoding=, such as encoding='cp1252' (encoding='utf-8' leaves out the rows that "
-            "are not UTF-8)",
+            f"{argument}: {path.name!r} is not UTF-8 text, and its words are words in no encoding that is "
+            "known; pass encoding=, such as encoding='cp1252' (encoding='utf-8' leaves out the rows that are "
+            "not UTF-8)",
             field="encoding",
         )
     best, (score, text) = ranked[0]
@@ -423,9 +435,8 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
                 pair for pair in zip(text.split(), reading.split(), strict=False) if pair[0] != pair[1]
             )
             raise InvalidRequest(
-                f"{argument}: {path.name!r} is not UTF-8 text: {first!r} in {best} is {second!r} in "
-                f"{other}; pass "
-                f"encoding={best!r} or encoding={other!r}",
+                f"{argument}: {path.name!r} is not UTF-8 text: {first!r} in {best} is {second!r} in {other}; "
+                f"pass encoding={best!r} or encoding={other!r}",
                 field="encoding",
             )
     said.append(f"read as {best}, not UTF-8")
@@ -492,11 +503,8 @@ _ASCII: Final = "0123456789" * 5 + ".,"
 _FOREIGN: Final = re.compile(f"[{_DIGITS}]")
 #: Words for the halves of a day behind a time.
 _HALF_DAYS: Final = {
-    half: rf"(\d[:.٫]\d\d)\s?({words})$"
-    for half, words in (
-        ("AM", "ص|صباحا|صباحًا|ق[.]ظ[.]?|ÖÖ|SA|de[.]?|dop[.]?|पूर्वाह्न|ก่อนเที่ยง"),
-        ("PM", "م|مساء|مساءً|ب[.]ظ[.]?|ÖS|CH|du[.]?|odp[.]?|अपराह्न|หลังเที่ยง"),
-    )
+    half: rf"(\d[:.٫]\d\d)\s?({'|'.join(evidence.WORDS[of])})$"
+    for half, of in (("AM", "morning"), ("PM", "afternoon"))
 }
 
 
@@ -522,8 +530,9 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
         cells = [*filter(None, shown.get(name, ()))]
         if any(map(_FOREIGN.search, cells)):
             replaced[name] = f"translate({quoted(name)}, {literal(_DIGITS)}, {literal(_ASCII)})"
-        if cells and all(re.match(_GUARD, cell) for cell in cells):
-            replaced[name] = f"regexp_replace({quoted(name)}, {literal(_GUARD)}, '\\1')"
+        for pattern in _AROUND:
+            if cells and all(re.match(pattern, cell) for cell in cells):
+                replaced[name] = f"regexp_replace({quoted(name)}, {literal(pattern)}, '\\1')"
         for half, pattern in _HALF_DAYS.items():
             if any(re.search(pattern, cell) for cell in cells):
                 sql = replaced.get(name, quoted(name))
@@ -531,24 +540,26 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
     if replaced:
         listed = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in replaced.items())
         source = sources.selected(connection, source, f"SELECT * REPLACE ({listed}) FROM {source.relation}")
-    totals = [row for row, *cells in outer if _is_total(cells)]
+    notes = {row: note for row, *cells in outer if (note := _note_in(cells))}
+    totals = [row for row, *cells in outer if row not in notes and _is_total(cells)]
     ((headers,),) = connection.execute(f"SELECT count(*) FROM {source.relation} WHERE {is_header}").fetchall()
-    if 0 < headers + len(totals) < source.rows:
+    if 0 < headers + len(totals) + len(notes) < source.rows:
         counts = ((headers, "repeated headers"), (len(totals), "totals"))
         said += [f"{display.counted(count, word)} left out" for count, word in counts if count]
-        is_total = f"{quoted(ROW)} IN ({', '.join(map(str, totals)) or 'NULL'}) IS TRUE"
-        query = f"SELECT * FROM {source.relation} WHERE NOT ({is_header} OR {is_total})"
+        is_other = f"{quoted(ROW)} IN ({', '.join(map(str, [*totals, *notes])) or 'NULL'}) IS TRUE"
+        query = f"SELECT * FROM {source.relation} WHERE NOT ({is_header} OR {is_other})"
         source = sources.selected(connection, source, query)
     source = _without_marks(connection, source, texts)
-    if not source.unreadable.num_rows:
-        return source
-    ((end,),) = connection.execute(f"SELECT max({quoted(ROW)}) FROM {source.relation}").fetchall()
-    is_note = pc.and_(
-        pc.starts_with(source.unreadable["reason"], "1 cell "), pc.greater(source.unreadable["row"], end)
-    )
-    if notes := pc.sum(is_note).as_py():
-        said.append(f"{display.counted(notes, 'notes')} below the table left out")
+    texts_below = [*notes.values()]
+    if source.unreadable.num_rows:
+        ((end,),) = connection.execute(f"SELECT max({quoted(ROW)}) FROM {source.relation}").fetchall()
+        is_note = pc.and_(
+            pc.starts_with(source.unreadable["reason"], "1 cell "), pc.greater(source.unreadable["row"], end)
+        )
+        found = source.unreadable.filter(is_note)["reason"].to_pylist()
+        texts_below += [reason.partition(": ")[2].strip("'\"") for reason in found]
         source = replace(source, unreadable=source.unreadable.filter(pc.invert(is_note)))
+    said += _left_out(texts_below, "notes", "below the table")
     return source
 
 
@@ -622,6 +633,12 @@ def _is_total(cells: Sequence[str | None]) -> bool:
     first = next(filter(None, cells[:2]), "")
     is_word = _TOTAL.match(first) is not None or evidence.weight("value", first.rstrip(":")) > _TELLS
     return len(filled) <= len(cells) * 3 // 4 and is_word
+
+
+def _note_in(cells: Sequence[str | None]) -> str | None:
+    """Return the words of a row whose other cells are empty."""
+    filled = [cell for cell in cells if cell]
+    return filled[0] if len(filled) == 1 < len(cells) - 1 and re.search(r"\w \w", filled[0]) else None
 
 
 def _without_index(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:

@@ -292,6 +292,7 @@ def unwrapped(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
     sample = f"(FROM {source.relation} WHERE {{}} LIMIT {_SAMPLE})".format
     listed = ", ".join(map(are_objects, map(quoted, texts))) or "count(*)"
     found = connection.execute(f"SELECT {listed} FROM {sample('true')}").fetchall()[0]
+    source = _without_lists(connection, source, texts, sample("true"))
     for column, has_objects in zip(texts, found, strict=False):
         if has_objects is None and source.rows > _SAMPLE:
             # Its first values stand further below.
@@ -318,6 +319,21 @@ def unwrapped(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
     )
     query = f"SELECT {quoted(ROW)}, {columns} FROM {source.relation}"
     return sources.selected(connection, source, query)
+
+
+def _without_lists(
+    connection: duckdb.DuckDBPyConnection, source: Source, texts: Sequence[str], sample: str
+) -> Source:
+    """Return a table in which the only word of a list stands for it, and empty lists are missing."""
+    are_lists = "bool_or(starts_with({0}, '['))".format
+    listed = ", ".join(map(are_lists, map(quoted, texts))) or "count(*)"
+    found = connection.execute(f"SELECT {listed} FROM {sample}").fetchall()[0]
+    is_one = "starts_with({0}, '[') AND TRY(json_array_length({0})) < 2 AND "
+    is_one += "coalesce(TRY(json_type({0}, '$[0]')), '') NOT IN ('OBJECT', 'ARRAY')"
+    one = f"CASE WHEN {is_one} THEN TRY(json_extract_string({{0}}, '$[0]')) ELSE {{0}} END AS {{0}}".format
+    parts = [one(quoted(name)) for name, has_lists in zip(texts, found, strict=False) if has_lists]
+    query = f"SELECT * REPLACE ({', '.join(parts)}) FROM {source.relation}"
+    return sources.selected(connection, source, query) if parts else source
 
 
 def _with_sums(connection: duckdb.DuckDBPyConnection, source: Source, column: str) -> Source:

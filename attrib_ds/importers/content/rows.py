@@ -13,7 +13,7 @@ from attrib_ds import display
 from attrib_ds.errors import InvalidRequest, warn
 from attrib_ds.importers.content import evidence
 from attrib_ds.records import written_values
-from attrib_ds.records.sources import COMPUTED, Source, literal, quoted
+from attrib_ds.records.sources import COMPUTED, Source, cases, literal, quoted
 
 _STATES: Final = Path(__file__).with_name("states.tsv").read_text(encoding="utf-8").splitlines()[2:]
 _STAGES: Final = Path(__file__).with_name("stages.tsv").read_text(encoding="utf-8").splitlines()[2:]
@@ -43,6 +43,11 @@ _NO_INSTANT: Final = "^(0000|0001|1[89]00-01-01|1970-01-01)"
 _NOT: Final = re.compile(
     r"\b(?:not|nicht|non|niet|no|nao|nie|ej|inte|ikke|ei|ne|nem|не|нет|ні|sin|sans|senza|sem|bez|ohne|pas|utan"
     r"|uten|zonder) |\b(?:un|on|im|in|non|nie|ne|o|не)(?=\w)|[未不]"
+)
+#: Words for a part of an order.
+_PARTLY: Final = re.compile(
+    r"\b(part(ly|ial(ly)?)?|partiel\w*|teil(weise)?|parcial\w*|parzial\w*|gedeeltelijk|deels|delvis|czesciow\w+"
+    r"|kismi|kismen|частичн\w+|частково|osittain|castecne|reszben)\b|一部|部分|부분"
 )
 #: Words around a state in the name of a column of yes and no.
 _AROUND: Final = frozenset(["is", "ist", "est", "esta", "order", "payment", "заказ"])
@@ -114,6 +119,8 @@ def class_of(of: str, word: str) -> str | None:
     ['undone', 'partly refunded', 'done', None]
     >>> [class_of("status", word) for word in ("non payé", "Unshipped", "not refunded", "Invoice paid")]
     ['unpaid', 'pending', 'done', 'done']
+    >>> class_of("status", "Partially reversed")
+    'partly refunded'
     >>> [class_of("kind", word) for word in ("Capture", "chargeback", "MerchantPayout")]
     ['sale', 'refund', 'fee']
     """
@@ -123,7 +130,14 @@ def class_of(of: str, word: str) -> str | None:
     if name and of in {"status", "outcome"}:
         return {"won": "done", "lost": "undone"}.get(name, name) if of == "status" else _ENDS.get(name)
     opposite = _opposite(folded) if of == "status" else None
-    return opposite or next((name for name, pattern in _patterns(of) if pattern.search(folded)), None)
+    name = opposite or next((name for name, pattern in _patterns(of) if pattern.search(folded)), None)
+    return "partly refunded" if name == "undone" and _PARTLY.search(folded) else name
+
+
+def are_states(words: Iterable[str | None]) -> bool:
+    """Return whether a few words are all statuses, whatever the name of their column."""
+    found = {word for word in words if word}
+    return len(found) < _MOST_UNNAMED and all(class_of("status", word) for word in found)
 
 
 def _opposite(folded: str) -> str | None:
@@ -226,12 +240,16 @@ class Rows:
                 # Such as captured and is_paid.
                 other = class_of("status", f"not {column}") or "pending"
                 classes = {word: "done" if word.lower() in YES else other for word in words}
+            # Beside sales, a credit gives money back; beside debits, it is a payment.
+            is_back = of == "kind" and "sale" in classes.values()
+            credited = {*words} & {"credit", "Credit", "CREDIT"} if is_back else set()
+            classes |= dict.fromkeys(credited, "refund")
             known = [name for name in classes.values() if name]
             of_money = {"authorization", "refund", "void"} | ({"fee", "offer"} if column in named else set())
             of_money |= {"step"} if column in named and "sale" in known else set()
             # Beside a word for refunds, words that are not known are kinds of sales.
             if of == "kind" and column in named and {*known} & {"refund", "void"}:
-                classes = {word: _event_of(word) for word in classes}
+                classes = {word: "refund" if word in credited else _event_of(word) for word in classes}
                 known = list(filter(None, classes.values()))
             is_kind = of == "kind" and {*known} & of_money and len(known) == len(classes)
             # Without a name, words that are all statuses are those.
@@ -422,10 +440,8 @@ class Rows:
         for column, classes in self.classes("kind")[:1]:
             counted.columns.add(column)
             word = self.source.word(column)
-            whens = " ".join(
-                f"WHEN {literal(each)} THEN {literal(str(name))}" for each, name in classes.items()
-            )
-            counted.kind = f"CASE {word} {whens} ELSE 'sale' END" if has_values else ""
+            names = {each: literal(str(name)) for each, name in classes.items()}
+            counted.kind = cases(word, names, "'sale'") if has_values else ""
             for each, name in classes.items():
                 if name in {"fee", "offer", "step"} or (name != "sale" and not has_values):
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
@@ -497,9 +513,8 @@ class Rows:
         ).fetchall()[0]
         if unclear[0] is not None:
             raise InvalidRequest(
-                f"conversions: {unclear[0]!r} has several rows with different statuses, and neither a "
-                f"date of change "
-                "nor the order of the statuses tells which is the latest; leave one row of each",
+                f"conversions: {unclear[0]!r} has several rows with different statuses, and neither a date "
+                "of change nor the order of the statuses tells which is the latest; leave one row of each",
                 field="conversion",
             )
         if not unclear[1]:
@@ -540,12 +555,12 @@ def _are_flags(words: Sequence[str] | None) -> bool:
 
 
 def _rank_sql(word: str, classes: Mapping[str, str | None]) -> str:
-    whens = " ".join(
-        f"WHEN {literal(each)} THEN {_RANKS[name]}"
+    ranks = {
+        each: str(_RANKS[name])
         for each, name in classes.items()
         if name and not _UNRANKED.search(" ".join(evidence.words_of(each)))
-    )
-    return f"CASE {word} {whens} END" if whens else "CAST(NULL AS INTEGER)"
+    }
+    return cases(word, ranks, "CAST(NULL AS INTEGER)")
 
 
 def _listed(words: Iterable[str]) -> str:

@@ -21,7 +21,7 @@ _KINDS: Final = {
     **dict.fromkeys(("value", "refund", "quantity", "spend"), ("amount",)),
 }
 #: Names, folded, of amounts that are used if no other column has one.
-_WEAK: Final = {"subtotal", "price", "unitprice", "itemprice", "productprice", "lineitemprice"}
+_WEAK: Final = {"subtotal", *evidence.WORDS["piece"]}
 _MOSTLY, _NEARLY_ALL = 0.9, 0.95
 #: Rows that show a rule, and columns that are compared.
 _LEAST_ROWS, _MOST_RIVALS, _MOST_ORDERS, _MOST_PARTS, _CENT = 4, 6, 1_000, 3, 0.011
@@ -32,7 +32,7 @@ _CLEAR: Final = 7
 #: A word before a number.
 _NUMBERED: Final = re.compile(r"([^\W\d_]{3,})[-_ :#.]*\d+$")
 #: Seconds by which an instant and its day are less apart, in any time zone.
-_TWO_DAYS: Final = 172_800
+TWO_DAYS: Final = 172_800
 #: The year 2005, and the length of a day and of a year, in seconds.
 _FIRST_SECOND, _DAY, _YEAR = 1_104_537_600, 86_400, 31_536_000
 
@@ -326,7 +326,7 @@ def check_equal(table: OwnTable, role: str, columns: Sequence[str]) -> None:
     if role == "date":
         # The same instants in two ways of writing, or without their times of day.
         apart = " - ".join(f"epoch({table.instants.moment(name)})" for name in (first, second))
-        if table.scalar(f"coalesce(max(abs({apart})) < {_TWO_DAYS}, false)") and any(
+        if table.scalar(f"coalesce(max(abs({apart})) < {TWO_DAYS}, false)") and any(
             table.instants.are_days(table.instants.moment(name)) for name in (first, second)
         ):
             return

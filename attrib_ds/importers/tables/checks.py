@@ -58,6 +58,18 @@ def purchases_in(table: OwnTable, named: Mapping[str, columns.Named]) -> str | N
     )
 
 
+def unseen_in(table: OwnTable) -> str:
+    """Return SQL for the events of mails that nobody saw, such as sent beside clicked, and say them."""
+    read = rows.Rows(table.connection, table.source, table.used())
+    for column in read.named("kind"):
+        classes = {word: rows.class_of("mail", word) for word in read.few_words(column)}
+        unseen = [word for word, name in classes.items() if name == "unseen"]
+        if unseen and "seen" in classes.values():
+            table.say(f"events of mails that nobody saw left out: {', '.join(unseen)}")
+            return f"{table.word(column)} IN ({', '.join(map(sources.literal, unseen))})"
+    return "false"
+
+
 def without_purchases(table: OwnTable) -> errors.InvalidRequest:
     """Return the error for page views without an event of a purchase, with the names of the events."""
     kinds = list(filter(table.is_filled, table.with_names(columns.COMMON_NAMES["kind"])))
@@ -128,12 +140,12 @@ def check_rounded_ids(table: OwnTable) -> None:
     """Warn of ids that a spreadsheet has rounded, such as 1.23E+12; refuse those beyond 2^53."""
     for column in filter(None, map(table.columns.get, ("user", "device", "conversion", "touch"))):
         word = table.word(str(column))
-        is_rounded = f"regexp_matches({word}, '{person_ids.ROUNDED}')"
+        is_rounded, is_lost = (
+            f"regexp_matches({word}, '{pattern}')" for pattern in (person_ids.ROUNDED, person_ids.LOST)
+        )
         if count := table.scalar(f"count(*) FILTER ({is_rounded})"):
-            if lost := table.scalar(f"min({word}) FILTER (regexp_matches({word}, '{person_ids.LOST}'))"):
-                raise person_ids.lost(f"{table.argument}: {table.name}", str(column), lost)
-            example = table.scalar(f"min({word}) FILTER ({is_rounded})")
-            person_ids.warn_of_rounded(table.name, str(column), count, example)
+            found = table.scalar(f"[min({word}) FILTER ({is_rounded}), min({word}) FILTER ({is_lost})]")
+            person_ids.check_rounded(table.name, str(column), count, *found)
 
 
 def together(

@@ -7,7 +7,7 @@ from typing import Final
 from attrib_ds import display, errors
 from attrib_ds.importers.columns import COMMON_NAMES, Named, names_of
 from attrib_ds.importers.content import evidence
-from attrib_ds.importers.tables.candidates import candidates, is_before
+from attrib_ds.importers.tables.candidates import TWO_DAYS, candidates, is_before
 from attrib_ds.importers.tables.instants import OFFSET
 from attrib_ds.importers.tables.own_table import OwnTable
 from attrib_ds.importers.tables.roles import AS_TEXT, checked, find_column
@@ -21,10 +21,14 @@ _LOCAL_TIME: Final = re.compile(
     re.IGNORECASE,
 )
 _HALF: Final = 0.5
+#: The hour of a time at the end of a text without AM or PM.
+_HOUR: Final = re.compile(
+    r"(?:^|[T\s,])(\d{1,2}):[0-5]\d(?::[0-5]\d)?(?:[.,]\d+)?\s?(?:Z|[A-Z]{3,4}|[+-]\d\d:?\d*)?$"
+)
+#: Times, and different hours, that show a clock of twelve hours.
+_MANY, _MOST_HOURS = 20, 8
 #: Points of a name that speaks for a role clearly.
 _CLEAR: Final = 4
-#: Seconds by which an instant and its day are less apart, in any time zone.
-_TWO_DAYS: Final = 172_800
 
 
 def find_date(
@@ -78,7 +82,7 @@ def _is_exact(table: OwnTable, column: str, day: str) -> bool:
 def _are_same_days(table: OwnTable, column: str, day: str) -> bool:
     """Return whether instants are of the days of another column, in any time zone, in most rows."""
     apart = f"epoch({table.instants.moment(column)}) - epoch({table.instants.moment(day)})"
-    return bool(table.scalar(f"coalesce(avg(CAST(abs({apart}) < {_TWO_DAYS} AS INTEGER)) > {_HALF}, false)"))
+    return bool(table.scalar(f"coalesce(avg(CAST(abs({apart}) < {TWO_DAYS} AS INTEGER)) > {_HALF}, false)"))
 
 
 def _warn_of_times(table: OwnTable, column: str, day: str) -> None:
@@ -86,14 +90,14 @@ def _warn_of_times(table: OwnTable, column: str, day: str) -> None:
     errors.warn(
         f"the column {column!r} of {table.name} is not used: its values, such as "
         f"{display.printable(repr(example))}, are not times of day such as 14:05, so that the days of "
-        f"{day!r} "
-        "have no time. Write them so, or make one column of both, such as '2025-01-31T14:05:00Z'"
+        f"{day!r} have no time. Write them so, or make one column of both, such as '2025-01-31T14:05:00Z'"
     )
 
 
 def take_date(table: OwnTable, columns: Sequence[str]) -> None:
     """Select the instants: those of a column, or of one with days and one with times of day."""
     day, *clocks = columns
+    _warn_of_twelve_hours(table, columns)
     at = table.instants.moment(day)
     for column in columns:
         if said := table.instants.shared.get(column):
@@ -115,6 +119,21 @@ def take_date(table: OwnTable, columns: Sequence[str]) -> None:
         table.select["date"] = written_values.in_zone(place, at) if place else at
 
 
+def _warn_of_twelve_hours(table: OwnTable, columns: Sequence[str]) -> None:
+    """Warn of times that only have the hours 1 to 12, and no word for the half of the day."""
+    for column in columns:
+        values = [value for value in table.profile[column].values if value]
+        hours = [int(found[1]) for value in values if (found := _HOUR.search(value))]
+        if len(hours) < _MANY or len({*hours}) < _MOST_HOURS or re.search("[午오上下]", values[0]):
+            continue
+        if 0 < min(hours) < _MOST_HOURS - 2 and max(hours) == 12:
+            errors.warn(
+                f"the times in {column!r} of {table.name} have the hours 1 to 12 only and neither AM nor PM: "
+                "those of the afternoon may be read as of the morning. Export them with 24 hours, or with AM "
+                "and PM"
+            )
+
+
 def take_zone(table: OwnTable) -> None:
     """Read instants in the zones that the column beside them names.
 
@@ -126,6 +145,9 @@ def take_zone(table: OwnTable) -> None:
     used = table.used()
     zones = [name for name in table.with_names(COMMON_NAMES["zone"]) if name not in used]
     columns = names_of(table.columns["date"])
+    if columns[0] in table.instants.read and not table.instants.read[columns[0]].is_written:
+        # Counts since 1970 have no zone.
+        return
     is_local = [name for name in columns if _LOCAL_TIME.search(name)]
     has_zones = any(map(table.is_filled, zones))
     if table.format is not None or not (has_zones or is_local):
@@ -144,17 +166,17 @@ def take_zone(table: OwnTable) -> None:
         )
         return
     word = table.word(zones[0])
-    whens = [
-        f"WHEN {sources.literal(name)} THEN {written_values.in_zone(place, at)}"
+    places = {
+        name: written_values.in_zone(place, at)
         for name in table.scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)")
         if (place := table.instants.place(zones[0], name, written_values.zones_of(name)))
-    ]
-    known = f"CASE {word} {' '.join(whens)} END" if whens else "NULL"
+    }
+    known = sources.cases(word, places)
     order = table.source.columns
     # Elsewhere it may be the zone of the person.
     is_beside = order.index(zones[0]) == 1 + max(map(order.index, columns))
     if (
-        not whens
+        not places
         or not is_beside
         or table.scalar(f"bool_or({word} IS NOT NULL AND {at} IS NOT NULL AND {known} IS NULL)")
     ):

@@ -7,7 +7,7 @@ from typing import Final
 
 from attrib_ds import errors
 from attrib_ds.importers.columns import COMMON_NAMES, Named, folded, names_of
-from attrib_ds.importers.content import evidence
+from attrib_ds.importers.content import evidence, rows
 from attrib_ds.importers.tables.candidates import candidates
 from attrib_ds.importers.tables.own_table import OwnTable
 from attrib_ds.importers.tables.roles import checked, find_column, rows_of_kind, take_word
@@ -24,6 +24,7 @@ _LEVELS: Final = {folded(name): level for level, names in LEVEL_NAMES.items() fo
 #: Names, folded, of columns with the first page of a visit, whose rows are not page views.
 _OF_VISITS: Final = {"landingpage", "firstpage", "entrypage"}
 _HALF: Final = 0.5
+_HOST: Final = re.compile(r"(?!\d+\.\d+\.)[\w-]+(\.[\w-]+)+(:\d+)?")
 #: Words before a source or channel that is not one of visits.
 _OTHER_SOURCES: Final = frozenset(["data", "event", "file", "import", "payment", "record", "sales"])
 
@@ -130,7 +131,10 @@ def _levels_by_content(table: OwnTable) -> list[str]:
     }
     if not any(by_name.values()):
         by_name = {
-            level: [each.name for each in columns if each.shares.get(level, 0) > _HALF] for level in levels
+            level: [
+                each.name for each in columns if each.shares.get(level, 0) > _HALF and not _is_state(each)
+            ]
+            for level in levels
         }
         free = [each for each in columns if each.name not in table.used()]
         rest = [each.name for each in free if each.shares["source"] == 0 and _may_be_campaign(each)]
@@ -170,7 +174,7 @@ def _levels_by_content(table: OwnTable) -> list[str]:
         by_name[level] = by_name[level] or [
             each.name
             for each in columns
-            if each.shares[level] > _HALF and each.name not in by_name["campaign"]
+            if each.shares[level] > _HALF and each.name not in by_name["campaign"] and not _is_state(each)
         ]
     if by_name["source"] and by_name["campaign"] and not by_name["medium"]:
         # A word between a source and a campaign is the level between them.
@@ -290,7 +294,7 @@ def find_views(table: OwnTable, named: Mapping[str, Named]) -> tuple[str, str | 
             word, column = table.word(page), sources.quoted(page)
             query = f"CASE WHEN {word}[1] NOT IN ('/', '?') THEN '/?' ELSE '' END || {word} AS {column}"
             table.replace_rows(f"SELECT * REPLACE ({query}) FROM {table.relation}")
-    others = [*CLICK_IDS, *(name for names in LEVEL_NAMES.values() for name in names)]
+    others = [*CLICK_IDS, *LEVEL_NAMES["source"], *LEVEL_NAMES["medium"]]
     if page is not None and referrer is None and not tagged and not table.with_names(others):
         # Pages alone tell nothing of where visits come from; words beside them may.
         may_tell = any(
@@ -344,14 +348,30 @@ def take_views(table: OwnTable, page: str, referrer: str | None) -> None:
         for column in list(filter(table.is_filled, table.with_names(names)))[:1]
     }
     clicks = {name: table.word(column) for name in CLICK_IDS for column in table.with_names([name])}
+    address, hosts = table.word(page), [table.word(each.name) for each in table.unused() if _is_host(each)]
+    came_from = "NULL" if referrer is None else f"lower({table.word(referrer)})"
+    # Servers have names of their own, which no referrer has.
+    hosts = [host for host in hosts if table.scalar(f"bool_or(contains({came_from}, '//' || lower({host})))")]
+    if hosts:
+        # A path is on the site that another column of the request names.
+        address = f"CASE WHEN starts_with({address}, '/') THEN '//' || {hosts[0]} END || {address}"
+        address = f"coalesce({address}, {table.word(page)})"
     table.columns |= {"page": page} if referrer is None else {"page": page, "referrer": referrer}
     table.select |= {level: words.get(level, "CAST(NULL AS VARCHAR)") for level in LEVEL_NAMES}
     table.select |= {
-        "landing": export_tables.with_parameters(f"coalesce({table.word(page)}, '')", clicks),
+        "landing": export_tables.with_parameters(f"coalesce({address}, '')", clicks),
         "came_from": "CAST(NULL AS VARCHAR)" if referrer is None else table.word(referrer),
         "is_derived": f"{words.get('campaign', 'NULL')} IS NULL AND "
         f"coalesce(lower({words.get('medium', 'NULL')}) IN ('organic', 'referral', '(none)'), false)",
     }
+
+
+def _is_host(column: evidence.Column) -> bool:
+    """Return whether a column has the host of the site that was asked for."""
+    words = {*evidence.words_of(column.name)}
+    return bool(words & {"host", "hostname", "vhost"}) and all(
+        map(_HOST.fullmatch, filter(None, column.values))
+    )
 
 
 def has_address(table: OwnTable) -> str:
@@ -387,4 +407,10 @@ def level_of(column: str) -> str | None:
 def _may_be_campaign(values: evidence.Column) -> bool:
     """Return whether a column has words that several rows share, and nothing that is known."""
     kinds = [kind for kind in evidence.KINDS if kind not in {"float", "long"}]
-    return 1 < values.distinct < values.filled and not any(map(values.holds, kinds))
+    return 1 < values.distinct < values.filled and not (_is_state(values) or any(map(values.holds, kinds)))
+
+
+def _is_state(values: evidence.Column) -> bool:
+    """Return whether a column says what became of its rows."""
+    is_named = any(evidence.weight(role, values.name) > 0 for role in ("status", "reason"))
+    return is_named or rows.are_states(values.values)

@@ -118,8 +118,11 @@ def _is_mode(column: evidence.Column) -> bool:
     words = {value for value in column.values if value}
     # Ids of a single person have digits, or are addresses.
     is_one = len(words) == 1 < column.filled and not any(re.search(r"[\d@]", word) for word in words)
-    is_status = len(words) <= _FEW_ROWS and all(rows.class_of("status", word) for word in words)
-    return is_one or is_status or any(evidence.names_level(role, column.name) for role in _NO_PEOPLE)
+    return (
+        is_one
+        or rows.are_states(words)
+        or any(evidence.names_level(role, column.name) for role in _NO_PEOPLE)
+    )
 
 
 def _digits(word: str) -> str:

@@ -61,8 +61,7 @@ def checked(table: OwnTable, role: str, name: Named, called: str) -> str:
         advice = f"; {_how_to_name(called).replace('COLUMN', repr(nearest))}"
         raise errors.InvalidRequest(
             f"{role}: {table.name} has no column {name!r}{errors.closest(name, table.source.columns)}; "
-            f"columns: "
-            f"{ten(sorted(table.source.columns, key=lambda each: -_likeness(each, [name])))}{advice}"
+            f"columns: {ten(sorted(table.source.columns, key=lambda each: -_likeness(each, [name])))}{advice}"
         )
     return name
 

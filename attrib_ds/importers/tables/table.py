@@ -59,8 +59,6 @@ class Table:
             self.source = of_services.open_log(connection, path, argument)
         else:
             self.source, said = files.opened(connection, rows, argument=argument, encoding=formats.encoding)
-        #: Codes of the currencies between which the text above the header leaves the choice.
-        self.currencies_above = evidence.choice_of_currencies(" ".join(said))
         if not self.source.columns:
             first = self.source.unreadable.slice(0, 1).to_pylist()[0]
             raise errors.InvalidRequest(
@@ -86,6 +84,8 @@ class Table:
                 f"{argument}: {value!r} looks like a value; if the header is missing, add a row of names"
             )
         self.source = files.tidied(connection, self.source, said)
+        #: Codes of the currencies between which the text above and below the rows leaves the choice.
+        self.currencies_around = evidence.choice_of_currencies(" ".join(said))
         if self.format is not None:
             self.source, self.note = self.format.applied(connection, self.source)
         #: The columns that the file has.

@@ -15,8 +15,6 @@ from attrib_ds.importers.tables.roles import find_column
 from attrib_ds.records import sources
 
 _CURRENCY: Final = "|".join(["[A-Za-z]{3}", *SIGNS])
-#: Names, folded, of columns with the price of one piece.
-_UNIT_PRICES: Final = {"price", "unitprice", "itemprice", "productprice", "lineitemprice"}
 #: Names of numbers that are not amounts of money.
 NO_AMOUNT: Final = re.compile(
     r"^(?!.*incl?[^a-z]).*(id|ids|nr|no|number|code|zip|plz|phone|fax|quantity|qty|count|items|year|month|day|hour|lat|lon|sku|age"
@@ -56,7 +54,9 @@ def find_quantity(table: OwnTable, named: Mapping[str, Named], amount: str | Non
     """
     if "quantity" in named:
         return find_column(table, "quantity", named)
-    is_of_piece = folded(amount or "") in _UNIT_PRICES or evidence.weight("unit", amount or "-") > 0
+    is_of_piece = (
+        folded(amount or "") in evidence.WORDS["piece"] or evidence.weight("unit", amount or "-") > 0
+    )
     if amount is None or "value" in named or not is_of_piece:
         return None
     return find_column(table, "quantity", named, required=False)
@@ -113,9 +113,9 @@ def refund_columns(table: OwnTable) -> list[str]:
 def _names_refund(column: str) -> bool:
     """Return whether the name of a column is a state of what was given back, such as returned (EUR)."""
     name, code = evidence.currency_at_end(column)
-    return (
-        code is not None and rows.class_of("status", name) == "undone" and rows.class_of("kind", name) is None
-    )
+    kinds = {rows.class_of("kind", word) for word in evidence.words_of(name)}
+    is_undone = code is not None and rows.class_of("status", name) == "undone"
+    return (is_undone and kinds == {None}) or ("refund" in kinds and "fee" not in kinds)
 
 
 def find_minor_units(table: OwnTable, value: str, currency: str | None, code: str | None) -> None:
@@ -250,7 +250,8 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
     Raises
     ------
     InvalidRequest
-        If the name of the column of amounts, or the text above, has two currencies, and nothing tells which.
+        If the name of the column of amounts, or text around the rows, has two currencies and nothing tells
+        which.
     """
     if column is None:
         amount = table.columns.get("value", table.columns.get("spend"))
@@ -258,9 +259,9 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
         if isinstance(amount, str):
             own = table.amounts.read[amount].currency if amount in table.amounts.read else None
             of_name = evidence.currencies_in(amount)
-            choices = of_name or table.currencies_above
+            choices = of_name or table.currencies_around
             if len(choices) > 1 and not own and not code:
-                place = f"the column {amount!r}" if of_name else "the text above the rows"
+                place = f"the column {amount!r}" if of_name else "the text around the rows"
                 either = " or ".join(f"currency={each!r}" for each in choices)
                 raise errors.InvalidRequest(
                     f"{table.argument}: {place} of {table.name} names several currencies; say with {either} "
@@ -277,11 +278,8 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
     table.columns["currency"] = column
     word = table.word(column)
     words = table.scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)") or []
-    codes = {word: known for word in sorted(words) if (known := code_of(word)) is not None}
-    whens = " ".join(
-        f"WHEN {sources.literal(name)} THEN {sources.literal(known)}" for name, known in codes.items()
-    )
-    own = f"CASE {word} {whens} END" if whens else "CAST(NULL AS VARCHAR)"
+    codes = {each: sources.literal(known) for each in sorted(words) if (known := code_of(each)) is not None}
+    own = sources.cases(word, codes, "CAST(NULL AS VARCHAR)")
     table.select["currency"] = own if code is None else f"coalesce({own}, {sources.literal(code)})"
     amount = table.select.get("value", table.select.get("spend"))
     if amount is not None:
