@@ -481,10 +481,10 @@ class TestRefused:
         with pytest.raises(InvalidRequest, match="two currencies"):
             read("id,email,date,total\n1,ann@x.example,2025-09-03,€100\n2,bob@x.example,2025-09-03,$50\n")
 
-    @pytest.mark.parametrize("amount", ["100", "100,00 kr"])
-    def test_a_choice_of_currencies_above_the_rows(self, read, amount):
+    @pytest.mark.parametrize(("amount", "choice"), [("100", "or"), ("100,00 kr", "or"), ("100", "eller")])
+    def test_a_choice_of_currencies_above_the_rows(self, read, amount, choice):
         row = f"ann@x.example;2025-09-03;{amount}"
-        text = f"# Totals in SEK or DKK\nid;email;date;Monto\n1;{row}\n2;{row}\n"
+        text = f"# Totals in SEK {choice} DKK\nid;email;date;Monto\n1;{row}\n2;{row}\n"
         with pytest.raises(InvalidRequest, match="say with currency='SEK' or currency='DKK'"):
             read(text)
         assert read(text, currency="DKK")[0] == {"1": 100.0, "2": 100.0}
@@ -670,6 +670,30 @@ def test_refunds_belong_to_the_sale_that_they_refer_to(read):
     )
     assert values == {"A1": 30, "C3": 10}
     assert "1 refund subtracted" in journeys.notes[0]
+
+
+def test_a_return_of_a_transaction_type_is_a_refund(read):
+    values, _ = read(
+        "Datum;Bestell-ID;Transaktionstyp;Betrag;E-Mail\n03.09.2025 08:00;A1;Zahlung;50,00;ann@x.example\n"
+        "13.09.2025 08:00;A1;Rückgabe;-50,00;ann@x.example\n04.09.2025 08:00;C3;Zahlung;10,00;bob@x.example\n"
+    )
+    assert values == {"A1": 0, "C3": 10}
+
+
+def test_what_the_buyer_pays_counts_beside_what_is_left_of_it(read):
+    values, _ = read(
+        "ID,Date,Email,Gross amount,Net amount\n7,2025-09-03,ann@x.example,50.00,48.50\n"
+        "8,2025-09-04,bob@x.example,20.00,19.20\n"
+    )
+    assert values == {"7": 50, "8": 20}
+
+
+def test_seconds_since_1970_are_no_kinds(read):
+    _, journeys = read(
+        "event_id,event_timestamp_ms,purchased_at_ms,email,price\n7,1756886400500,1756886400000,ann@x.example,5\n"
+        "8,1756972800500,1756972800000,bob@x.example,6\n"
+    )
+    assert not any("counted" in note for note in journeys.notes)
 
 
 def test_refunds_without_ids_are_no_conversions(read):

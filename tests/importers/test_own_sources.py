@@ -198,6 +198,12 @@ def test_points_of_sale_are_not_the_source_of_orders_unless_they_are_named():
     assert last(journeys.paths()) == {"web": 120, "pos": 60}
 
 
+def test_the_name_of_a_buyer_is_no_campaign():
+    named = orders(**{"Referral tag": ["Bing", None, "Bing"], "Name": ["Ann", "Bob", "Ann"]})
+    interactions = at.read_journeys(named).interactions
+    assert [*interactions["nodeId"]] == ["organic-search/Bing"] * 2
+
+
 def test_leads_without_an_amount_are_conversions_and_visits_are_not():
     leads = orders(**UTM).drop(columns=["total", "order_id"]).assign(customer_email=list("abc"))
     leads["customer_email"] += "@x.example"

@@ -267,10 +267,18 @@ TOUCHES = pd.DataFrame(
 )
 
 
-def test_the_only_other_column_of_words_is_the_node():
+# A log of mails has a kind of its messages, or their name.
+@pytest.mark.parametrize("name", ["x", "category", "message_name"])
+def test_the_only_other_column_of_words_is_the_node(name):
     orders = orders_of(date="2025-03-10", total=[1.5, 2.5, 3.5, 4.5, 5.5])
-    with pytest.warns(InputWarning, match="the node is x, the only other column of words"):
-        journeys = at.read_journeys(TOUCHES, orders)
+    with pytest.warns(InputWarning, match=f"the node is {name}, the only other column of words"):
+        journeys = at.read_journeys(TOUCHES.rename(columns={"x": name}), orders)
+    assert [*journeys.interactions["nodeId"]] == [*TOUCHES["x"]]
+
+
+def test_a_long_name_that_ends_in_a_level_is_one():
+    visits = TOUCHES.rename(columns={"x": "last_touch_data_main_channel"}).assign(y=["a", "b", "a", "a", "b"])
+    journeys = at.read_journeys(visits, orders_of(date="2025-03-10", total=1.5))
     assert [*journeys.interactions["nodeId"]] == [*TOUCHES["x"]]
 
 

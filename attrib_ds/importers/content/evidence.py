@@ -238,7 +238,7 @@ def currencies_in(column: str) -> list[str]:
 
 
 #: Two codes with a comma, a stroke or a short word, such as or, between them.
-_EITHER: Final = re.compile(r"\b([A-Z]{3})(?=(?: ?[,/] ?| \w{1,4} )([A-Z]{3})\b)")
+_EITHER: Final = re.compile(r"\b([A-Z]{3})(?=(?: ?[,/] ?| \w{1,5} )([A-Z]{3})\b)")
 
 
 def choice_of_currencies(text: str) -> list[str]:
@@ -361,8 +361,11 @@ _HAS_DIGIT: Final = re.compile(r"(?=.*\d)\S+")
 _LONGEST, _MOST_WORDS = 60, 12
 
 
-def may_be_node(column: Column) -> bool:
-    """Return whether a column may tell where visits come from: few or repeated words of no other kind."""
+def may_be_node(column: Column, *allowed: str) -> bool:
+    """Return whether a column may tell where visits come from: few or repeated words of no other kind.
+
+    Names of kinds and messages speak against it, unless they are ``allowed``.
+    """
     kinds = [kind for kind in KINDS if kind not in {"long", "medium", "source", "pair"}]
     words = {value for value in column.values if value}
     codes = sum(map(bool, map(_HAS_DIGIT.fullmatch, words)))
@@ -373,7 +376,10 @@ def may_be_node(column: Column) -> bool:
         and max(map(len, words)) <= _LONGEST
         and not any(map(column.holds, kinds))
         and not {word.lower() for word in words} <= {*WORDS["yes"], *WORDS["no"]}
-        and not any(weight(role, column.name) > 0 for role in _OTHER_ROLES)
+        and (
+            any(weight(role, column.name) > 0 for role in allowed)
+            or not any(weight(role, column.name) > 0 for role in _OTHER_ROLES)
+        )
     )
 
 

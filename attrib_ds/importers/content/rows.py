@@ -57,6 +57,8 @@ _REGION_CODE: Final = re.compile("[A-Z]{2}")
 _ADDRESS: Final = re.compile(
     "city|zip|postal|address|country|plz|cidade|ciudad|ville|citta|pais|paese|miasto|kod"
 )
+#: Seconds since 1970, or parts of a second.
+_COUNT: Final = re.compile(r"\d{10,}")
 #: Statuses without words.
 _STATUS_CODE: Final = re.compile(r"\d{1,4}|[A-Z]\d?")
 #: Column with the first instant of a record.
@@ -213,8 +215,8 @@ class Rows:
     def few_words(self, column: str) -> list[str]:
         """Return the different words of a column; none if they are many, or instants."""
         words = self.words(column) or []
-        are_few = len(words) <= _MOST_UNNAMED and not any(map(written_values.looks_like_instant, words))
-        return words if are_few else []
+        are_instants = all(map(_COUNT.fullmatch, words)) or any(map(written_values.looks_like_instant, words))
+        return [] if are_instants or len(words) > _MOST_UNNAMED else words
 
     def named(self, role: str) -> list[str]:
         """Return the columns whose names speak for a role."""

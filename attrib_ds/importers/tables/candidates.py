@@ -22,6 +22,8 @@ _KINDS: Final = {
 }
 #: Names, folded, of amounts that are used if no other column has one.
 _WEAK: Final = {"subtotal", *evidence.WORDS["piece"]}
+#: What is left of an amount, and what the buyer pays.
+_NET, _GROSS = {"net", "netto", "neto", "nett"}, {"gross", "brutto", "bruto", "brut"}
 _MOSTLY, _NEARLY_ALL = 0.9, 0.95
 #: Rows that show a rule, and columns that are compared.
 _LEAST_ROWS, _MOST_RIVALS, _MOST_ORDERS, _MOST_PARTS, _CENT = 4, 6, 1_000, 3, 0.011
@@ -109,6 +111,8 @@ def _suited(table: OwnTable, role: str, named: Sequence[str]) -> list[str]:
         looser = [name for points, name in found if points > 0 and name not in known]
         return list(dict.fromkeys([*_dates(table, found, known, looser), *named]))
     weak = [name for name in known if role == "value" and folded(evidence.currency_at_end(name)[0]) in _WEAK]
+    if role == "value" and any(_GROSS & {*evidence.words_of(name)} for name in fitting):
+        weak += [name for name in known if _NET & {*evidence.words_of(name)}]
     strong = [name for name in known if name not in weak]
     looser = [name for points, name in found if points > (5 if weak else 0) and name not in known]
     if role == "value":

@@ -75,7 +75,10 @@ def find_node(
 
 def left_over(table: OwnTable) -> str | None:
     """Return the only column that may tell where visits come from by its values, and say it."""
-    words = [each.name for each in table.unused() if evidence.may_be_node(each)]
+    free = table.unused()
+    words = [each.name for each in free if evidence.may_be_node(each)]
+    # The category or the name of a message, in a log of mails.
+    words = words or [each.name for each in free if evidence.may_be_node(each, "kind", "message")]
     found = [name for name in words if not _is_of_people(table, name)]
     if len(found) != 1:
         return None
@@ -137,6 +140,9 @@ def _levels_by_content(table: OwnTable) -> list[str]:
             for level in levels
         }
         free = [each for each in columns if each.name not in table.used()]
+        if table.argument == "conversions":
+            # A name of an order is that of a buyer or a product.
+            free = [each for each in free if evidence.weight("other", each.name) <= 0]
         rest = [each.name for each in free if each.shares["source"] == 0 and _may_be_campaign(each)]
         if len(rest) == 1 and by_name["source"] and not by_name["campaign"]:
             by_name["campaign"] = rest
@@ -144,7 +150,11 @@ def _levels_by_content(table: OwnTable) -> list[str]:
         # Such as the source of an enquiry.
         free = [each for each in columns if each.distinct > 1 and not each.holds("runtime")]
         words = {each.name: evidence.words_of(each.name) for each in free if not each.holds("amount")}
-        nouns = {name: of[-1] for name, of in words.items() if len(of) > 1 and not _OTHER_SOURCES & {*of}}
+        nouns = {
+            name: of[-1]
+            for name, of in words.items()
+            if len(of) > 1 and not _OTHER_SOURCES & {of[-2], of[-1], *of[:2]}
+        }
         # Many languages have the noun first.
         first = {name: words[name][0] for name in nouns if _may_be_campaign(table.profile[name])}
         for name in [
