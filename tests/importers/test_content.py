@@ -688,6 +688,13 @@ def test_what_the_buyer_pays_counts_beside_what_is_left_of_it(read):
     assert values == {"7": 50, "8": 20}
 
 
+def test_an_order_counts_with_what_is_paid_and_what_is_left_to_pay(read):
+    lines = ["7,50.00,50.00,0.00", "8,20.00,15.00,5.00", "9,70.00,40.00,30.00", "10,35.00,35.00,0.00"]
+    rows = [f"{line},2025-09-03,ann@x.example" for line in lines]
+    values, _ = read("\n".join(["Order Id,Order Total,Total Paid,Balance,Date,Email", *rows]))
+    assert values == {"7": 50, "8": 20, "9": 70, "10": 35}
+
+
 def test_seconds_since_1970_are_no_kinds(read):
     _, journeys = read(
         "event_id,event_timestamp_ms,purchased_at_ms,email,price\n7,1756886400500,1756886400000,ann@x.example,5\n"

@@ -192,7 +192,7 @@ def _total(table: OwnTable, named: Sequence[str], *, is_named: bool) -> str | No
     is_likely = not is_named and points[best[0]] >= max(
         map(partial(evidence.weight, "value"), named), default=0
     )
-    is_within = bool(named) and named[0] in table.amounts.money.totals.parts[best[0]]
+    is_within = bool(named) and named[0] in {best[0], *table.amounts.money.totals.parts[best[0]]}
     return best[0] if not named or is_within or is_likely else None
 
 
