@@ -231,8 +231,9 @@ def collect_arrivals(
             users = daily_visitors.take_visits(connection, whole, ids, received)
             _recompute(connection, replace(resolved, whole="temp.arrived_hits"), ids=ids, **where)
             _restore_openings(connection)
-        for table in ("placed_hits", "joined_visits", "better_hits"):
-            connection.execute(f"DROP TABLE IF EXISTS temp.{table}")
+        if is_repeated or browsers:
+            for table in ("placed_hits", "joined_visits", "better_hits"):
+                connection.execute(f"DROP TABLE IF EXISTS temp.{table}")
         if is_anonymous:
             daily_visitors.assign_pages(connection, arrived, received)
         if users:
