@@ -27,7 +27,7 @@ def connect() -> duckdb.DuckDBPyConnection:
     --------
     >>> connection, other = connect(), connect()
     >>> _ = connection.execute("CREATE TEMP TABLE rows AS SELECT 1 AS visits")
-    >>> other.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+    >>> other.execute("SHOW TABLES").fetchall()
     []
     """
     process = os.getpid()

@@ -529,14 +529,7 @@ def sent(nonce, **others):
     return {"projectId": "shop", "eventType": "order", "nonce": nonce, "data": data, **others}
 
 
-@pytest.fixture
-def order_type(write):
-    fields = [{"type": "email", "entity": "user", "storageKey": "email"}]
-    reply = write("POST", f"{PROJECT}/event-types", {"reference": "order", "name": "Order", "fields": fields})
-    assert reply.status in (201, 409)
-
-
-def test_g137_each_event_of_a_batch_has_an_answer_of_its_own(write, anonymous, order_type):
+def test_g137_each_event_of_a_batch_has_an_answer_of_its_own(write, anonymous, event_type):
     body = [
         sent("batch-1"),
         sent("batch-2", data=[]),
@@ -585,7 +578,7 @@ def test_g137_what_is_no_batch(write, body, message):
     assert reply.json()["message"].startswith(message)
 
 
-def test_g137_a_batch_may_be_larger_than_an_event_and_deep_ones_spoil_no_other(write, order_type):
+def test_g137_a_batch_may_be_larger_than_an_event_and_deep_ones_spoil_no_other(write, event_type):
     deep = '{"a":' * 100 + "1" + "}" * 100
     rest = '"projectId": "shop", "eventType": "order"'
     texts = [
@@ -597,7 +590,7 @@ def test_g137_a_batch_may_be_larger_than_an_event_and_deep_ones_spoil_no_other(w
     assert "nested too deeply" in told[1]["error"]["message"]
 
 
-def test_g138_validation_over_http(write, anonymous, order_type):
+def test_g138_validation_over_http(write, anonymous, event_type):
     reply = anonymous("POST", "/api/v1/events/validate", sent("v-1", data={"email": "nobody", "turnover": 5}))
     assert (reply.status, [each["type"] for each in reply.json()["errors"]]) == (200, ["invalid-field"])
     assert anonymous("POST", "/api/v1/events/validate", sent("v-1")).json() == {"errors": []}
