@@ -80,8 +80,8 @@ def _failing(seed: str, arguments: list[str]) -> list[str]:
     finished = subprocess.run(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False
     )
-    print(seed, finished.stdout.strip().rpartition("\n")[2], flush=True)
     failed = re.findall(r"^(?:FAILED|ERROR|FLAKY) (\S+)", finished.stdout, re.MULTILINE)
+    print(seed, finished.stdout.strip().rpartition("\n")[2], *failed, sep="\n  ", flush=True)
     if finished.returncode and not failed:
         print(finished.stdout[-3_000:])
         return [f"exit code {finished.returncode}"]
