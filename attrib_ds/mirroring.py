@@ -627,7 +627,11 @@ def _events_of(copier: Copier, ids: list[str]) -> pa.Table:
             copier.can_search_events = False
 
     def events(user_id: str) -> pa.Table:
-        listed = list_all(copier.source, "list_user_events", id=user_id, sort="_id", **bounds)
+        try:
+            listed = list_all(copier.source, "list_user_events", id=user_id, sort="_id", **bounds)
+        except NotFound:
+            # Merged or erased since the users were read.
+            return schema.RESOURCES["Event"].empty_table()
         place = listed.column_names.index("userId")
         return listed.set_column(place, "userId", pc.fill_null(listed["userId"], user_id))
 

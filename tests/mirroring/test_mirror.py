@@ -418,6 +418,27 @@ def test_pages_end_inside_of_a_moment(shop, monkeypatch):
         pd.testing.assert_frame_equal(*people)
 
 
+@pytest.mark.filterwarnings("ignore:.* has no search_events")
+def test_a_user_who_is_gone_when_events_are_read_has_none(shop, tmp_path, monkeypatch):
+    find, list_all, gone = mirroring._users_with_events, mirroring.list_all, "f" * 24
+
+    def as_other_services_do(project, operation, **arguments):
+        if arguments.get("id") == gone:
+            raise errors.NotFound(f"there is no user {gone!r}")
+        return list_all(project, operation, **arguments)
+
+    monkeypatch.setattr(mirroring, "_users_with_events", lambda *arguments: [*find(*arguments), gone])
+    monkeypatch.setattr(mirroring, "list_all", as_other_services_do)
+    routes = tmp_path / "routes.toml"
+    routes.write_text('[search_events]\npath = "/projects/{projectId}/nowhere"\n')
+    with (
+        ExitStack() as stack,
+        remote(shop, tmp_path, stack, routes=routes) as source,
+        at.sync(source, ":memory:") as mirror,
+    ):
+        pd.testing.assert_frame_equal(credits(mirror), credits(shop))
+
+
 @pytest.mark.filterwarnings("ignore:.* has no list_nodes", "ignore:sync. the mirror lacks integrations")
 @pytest.mark.large
 @pytest.mark.slow
