@@ -116,9 +116,10 @@ def test_r097_loaded_campaigns_are_listed_and_explicit(loaded):
     assert {each["integrationId"] for each in page} == {"tv-integration"}
 
 
-def test_r284_the_slug_of_a_loaded_campaign_is_taken(loaded):
-    assert create(loaded, "derby", "tv-ads").status == 409
-    assert create(loaded, new("slug"), "tv-ads").status == 200
+def test_r284_the_slug_of_a_loaded_campaign_is_taken(new_project):
+    project = new_project(prepare=loaded_campaigns)
+    assert create(project, "derby", "tv-ads").status == 409
+    assert create(project, new("slug"), "tv-ads").status == 200
 
 
 def test_r286_a_loaded_campaign_is_read_and_renamed(new_project):
