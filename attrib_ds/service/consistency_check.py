@@ -362,7 +362,8 @@ RULES: Final[tuple[Rule, ...]] = (
         "interactions whose userLifetimeIndex is not their position among the interactions of their user",
         _MISPLACED,
     ),
-    _foreign_key("identities", "identities", "userId", "users"),
+    # Those of a browser stay together while it has no record.
+    _foreign_key("identities", "identities", "userId", "users", where="kind <> 'trackerId'"),
     _foreign_key("merged-users", "merged_users", "userId", "users"),
     _foreign_key("nodes", "nodes", "parentId", "nodes"),
     Rule("nodes", "nodes whose path does not match their parents", _PATHS),

@@ -239,7 +239,7 @@ def collect_arrivals(
         if users:
             left = f"(SELECT unnest([{', '.join(map(sources.literal, users))}]::VARCHAR[]) AS userId)"
             merging.renumber(connection, f"SELECT userId FROM {left}")
-            merging.remove_absent(connection, left)
+            merging.remove_absent(connection, left, forgotten=identities.UNLINKED)
         if arrived != hits:
             connection.execute(f"INSERT INTO temp.known_hits SELECT id, trackerId FROM {arrived}")
         total.update(stored)
@@ -831,7 +831,7 @@ def _store_sessions(
     if returning:
         merging.renumber(connection, "SELECT userId FROM temp.returning_users")
     if removed:
-        merging.remove_absent(connection, "temp.former_sessions")
+        merging.remove_absent(connection, "temp.former_sessions", forgotten=identities.UNLINKED)
     for table in ("former_sessions", "returning_users"):
         connection.execute(f"DROP TABLE temp.{table}")
     return int(inserted - removed)

@@ -20,6 +20,12 @@ Pair = tuple[str, str]
 
 #: Identifies a browser, not a person: it follows whoever used it last.
 TRACKER: Final = "trackerId"
+#: SQL condition of identities that are forgotten when the hits of their user turn out to be another browser's.
+#: Tracker ids of one browser stay together, so that its events may come before or after that.
+UNLINKED: Final = (
+    f"kind <> '{TRACKER}' OR userId NOT IN "
+    f"(SELECT userId FROM identities WHERE kind = '{TRACKER}' GROUP BY userId HAVING count(*) > 1)"
+)
 VENDOR: Final = "vendorUserId"
 #: Prefix of the kinds of identities that anonymous records without a tracker claim.
 CLAIMED: Final = "claimed:"
@@ -391,7 +397,8 @@ def find_merges(connection: Connection, contested: list[tuple[str, str]]) -> dic
     created = connection.execute(
         "SELECT _id, (createdAt, _id) FROM users WHERE _id IN (SELECT unnest(?))", [people]
     )
-    ages: Mapping[str, Any] = dict(created.fetchall())
+    # Those who have no record now come last.
+    ages: Mapping[str, Any] = {user: (datetime.max, user) for user in people} | dict(created.fetchall())
     survivors: dict[str, str] = {}
 
     def final(user: str) -> str:

@@ -78,7 +78,7 @@ def register(connection: Connection, rows: str, values: Sequence[object] = ()) -
     )
 
 
-def remove_absent(connection: Connection, rows: str) -> None:
+def remove_absent(connection: Connection, rows: str, *, forgotten: str = "true") -> None:
     """Remove users without records from the list, with their identities.
 
     Parameters
@@ -87,6 +87,8 @@ def remove_absent(connection: Connection, rows: str) -> None:
         Inside the transaction that deleted or moved records.
     rows : str
         Relation in SQL, for a FROM clause, with the column ``userId``: former users of the records.
+    forgotten : str, default "true"
+        SQL condition of the identities to remove; the others lead to the user again when it has a record.
 
     Examples
     --------
@@ -106,9 +108,11 @@ def remove_absent(connection: Connection, rows: str) -> None:
         f"CREATE TEMP TABLE absent AS SELECT DISTINCT userId FROM {rows} "
         "ANTI JOIN interactions USING (userId) ANTI JOIN events USING (userId)"
     ).fetchall()
-    for table, column in {"users": "_id", "identities": "userId", "merged_users": "userId"}.items():
-        if count:
-            connection.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT userId FROM temp.absent)")
+    if count:
+        absent = "IN (SELECT userId FROM temp.absent)"
+        connection.execute(f"DELETE FROM identities WHERE userId {absent} AND ({forgotten})")
+        connection.execute(f"DELETE FROM merged_users WHERE userId {absent}")
+        connection.execute(f"DELETE FROM users WHERE _id {absent}")
     connection.execute("DROP TABLE temp.absent")
 
 
@@ -314,7 +318,6 @@ def split_user(connection: Connection, _: Store, request: SplitUser) -> int:
 
 
 def existing(connection: Connection, id: str, *, argument: str = "id") -> str:
-    """Return the survivor of a user; refuse an id that nobody has."""
     """Return the surviving user of an id; raises NotFound if it does not exist."""
     survivor = find_survivor(connection, id)
     if sql_results.read_row(connection, "SELECT 1 FROM users WHERE _id = ?", [survivor]) is None:

@@ -271,11 +271,39 @@ def test_an_order_has_the_visitor_of_its_page_whenever_it_comes(is_first):
         ]
         for step in reversed(steps) if is_first else steps:
             step()
-        assert rows(service._store, TOLD) == [(["day.5f", "p-1"],)]
+        assert rows(service._store, TOLD) == [(["day.5f", "p-1"],), (["p-2", "page.p-2"],)]
         assert rows(
             service._store,
             "SELECT count(DISTINCT userId) FROM (FROM events JOIN interactions USING (userId))",
         ) == [(1,)]
+
+
+@pytest.mark.parametrize("place", [0, 2, 3])
+@pytest.mark.parametrize(
+    ("arrivals", "expected"),
+    [
+        # Page p-1 was open in c-1, whose only hit turns out to be that of b-1.
+        ([(1, DAY, 0), (1, KEPT, 0), (1, OTHER, -5)], [["b-1"], ["c-1", "p-1"]]),
+        # The same without consent; the visitor of the day comes back.
+        (
+            [(1, DAY, 0), (1, "day.a8 p-2", -5), (2, "day.5f p-3", 1)],
+            [["day.5f", "p-1", "p-3"], ["day.a8", "p-2"]],
+        ),
+    ],
+    ids=["consent", "no consent"],
+)
+def test_orders_have_the_browser_of_their_page_though_its_hit_is_that_of_another_one(
+    arrivals, expected, place
+):
+    with closing(Service.open("shop", ":memory:")) as service:
+        send(service, "create_event_type", reference="order", name="Order")
+        steps = [partial(collect, service._store, [record(*arrival)]) for arrival in arrivals]
+        order = partial(send, service, "create_event_sync", event_type="order", tracker_id="p-1", data={})
+        steps.insert(place, partial(order, nonce="n"))
+        for step in steps:
+            step()
+        assert rows(service._store, TOLD) == [(each,) for each in expected]
+        assert findings(service._store) == []
 
 
 def test_a_browser_that_is_told_apart_from_its_day_keeps_all_of_its_sessions(store):
