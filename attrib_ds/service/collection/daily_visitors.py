@@ -23,8 +23,9 @@ _BYTES: Final = 32
 _DAY: Final = "day."
 #: Of a page whose browser keeps no id, where the project recognises no visitor of the day.
 _PAGE: Final = "page."
-#: Each takes some 100 ms, and senders decide how many they need. What is left comes in the last one.
-_MOST_ROUNDS: Final = 64
+#: Pairs of rounds. Each round takes some 100 ms, and senders decide how many they need. What is left comes in
+#: the last one.
+_MOST_ROUNDS: Final = 32
 
 
 class DailySalt:
@@ -158,6 +159,8 @@ def new_browsers(connection: Connection, hits: str) -> dict[str, str]:
     parameters = {"kind": identities.TRACKER, "visitors": list(browsers.values())}
     known = {visitor for (visitor,) in connection.execute(query, parameters).fetchall()}
     candidates = {tracker: visitor for tracker, visitor in browsers.items() if visitor in known}
+    if not candidates:
+        return {}
     query = "SELECT DISTINCT trackerId FROM hits WHERE trackerId IN (SELECT unnest(?))"
     seen = {tracker for (tracker,) in connection.execute(query, [list(candidates)]).fetchall()}
     return {tracker: visitor for tracker, visitor in candidates.items() if tracker not in seen}
@@ -177,57 +180,68 @@ def in_rounds(connection: Connection, hits: str, browsers: Mapping[str, str]) ->
         Inside a transaction, with ``known_hits``.
     hits : str
         Table of the hits that arrived, a relation in SQL for a FROM clause.
+    browsers : dict of str to str
+        From :func:`new_browsers`.
+
+    Returns
+    -------
+    list of str
+        The first relation has none that comes alone, and may be all.
     """
-    # Mostly no hit is repeated, and all have ids of one kind.
-    kinds = f"count(DISTINCT id) = count(*) AND count(DISTINCT {is_kept('trackerId')}) = 1"
-    query = f"SELECT {kinds} AND NOT EXISTS (FROM temp.known_hits) FROM {hits}"
-    if not browsers and connection.execute(query).fetchall() == [(True,)]:
+    pages = f"(SELECT otherTrackerId AS trackerId FROM {hits} WHERE NOT {is_kept('trackerId')})"
+    ordinary = (
+        "SELECT count(DISTINCT id) = count(*) AND NOT EXISTS (FROM temp.known_hits) "
+        f"AND NOT EXISTS (FROM {hits} SEMI JOIN {pages} USING (trackerId)) FROM {hits}"
+    )
+    if not browsers and connection.execute(ordinary).fetchall() == [(True,)]:
         return [hits]
     arrived = connection.execute(
         f"""
         WITH arrived AS (FROM {hits})
         SELECT row, id, arrived.trackerId, otherTrackerId, known.trackerId,
-            {is_kept("arrived.trackerId")} AS is_kept,
-            coalesce(known.trackerId <> arrived.trackerId, false) AS moves
+            {is_kept("arrived.trackerId")} AS is_kept
         FROM arrived LEFT JOIN temp.known_hits AS known USING (id)
-        QUALIFY NOT is_kept OR moves OR count(*) OVER (PARTITION BY id) > 1
+        QUALIFY NOT is_kept OR known.trackerId <> arrived.trackerId OR count(*) OVER (PARTITION BY id) > 1
             OR arrived.trackerId IN (SELECT unnest(?))
             OR arrived.trackerId IN (SELECT otherTrackerId FROM arrived WHERE NOT {is_kept("trackerId")})
         ORDER BY ingestedAt, serverDate, arrived.trackerId, otherTrackerId, row
         """,
         [list(browsers)],
     ).fetchall()
-    if len({id for _, id, *_ in arrived}) == len(arrived) and not any(any(row[-2:]) for row in arrived):
-        return [hits]
-    users = _holders(connection, list({text for _, _, *texts, _, _ in arrived for text in texts if text}))
+    users = _holders(connection, list({text for _, _, *texts, _ in arrived for text in texts if text}))
     parents: dict[str, str] = {}
     last: dict[str, tuple[int, bool]] = {}
-    rounds: dict[int, list[int]] = {}
-    before: set[str] = set()
+    rounds: dict[tuple[int, bool], list[int]] = {}
+    # Trackers by id of the hit.
+    senders: dict[str, set[str]] = {}
+    # A browser that agrees, or that keeps the id of a page.
+    new = {*browsers, *(page for _, _, _, page, _, lasts in arrived if not lasts)}
 
     def root_of(key: str) -> str:
         while (parent := parents.setdefault(key, key)) != key:
             key = parents[key] = parents[parent]
         return key
 
-    for row, id, *texts, lasts, moves in arrived:
-        is_alone = moves or id in before or (lasts and texts[0] not in before)
-        before |= {id, texts[0]}
+    for row, id, *texts, lasts in arrived:
+        tracker, _, stored = texts
+        known = senders.setdefault(id, {stored} - {None})
+        # What one tracker sends again is the same, whenever it comes.
+        is_alone = bool(known - {tracker}) or (lasts and tracker in new)
+        known.add(tracker)
+        new.discard(tracker)
         roots = {root_of(key) for key in (id, *(users.get(text, text) for text in texts if text))}
-        number, was_alone = max(last.get(root, (-1, True)) for root in roots)
-        if is_alone or was_alone:
-            number = min(number + 1, _MOST_ROUNDS - 1)
+        number, was_alone = max(last.get(root, (0, False)) for root in roots)
+        number += was_alone
+        if number >= _MOST_ROUNDS:
+            number, is_alone = _MOST_ROUNDS, True
         parents.update(dict.fromkeys(roots, root := min(roots)))
         last[root] = number, is_alone
-        rounds.setdefault(number, []).append(row)
-    later = [rows for number, rows in sorted(rounds.items()) if number]
-    if not later:
-        return [hits]
+        rounds.setdefault((number, is_alone), []).append(row)
+    rounds.pop((0, False), None)
+    later = [rows for _, rows in sorted(rounds.items())]
     first = f"row NOT IN (SELECT unnest({[row for rows in later for row in rows]}))"
-    return [
-        f"(FROM {hits} WHERE {each})"
-        for each in (first, *(f"row IN (SELECT unnest({rows}))" for rows in later))
-    ]
+    conditions = [first, *(f"row IN (SELECT unnest({rows}))" for rows in later)]
+    return [f"(FROM {hits} WHERE {condition})" for condition in conditions] if later else [hits]
 
 
 def assign_pages(connection: Connection, hits: str, now: datetime) -> None:
@@ -334,13 +348,18 @@ def find_joining(
         )
         if row is not None:
             found.append((row[0], visitor, tracker, "", row[1]))
-    values = ", ".join(f"({', '.join(map(literal, row))})" for row in found or [("",) * 5])
+    if not found:
+        connection.execute(
+            "CREATE TEMP TABLE joined_visits (sessionId VARCHAR, visitor VARCHAR, trackerId VARCHAR, "
+            "hitId VARCHAR, agreed TIMESTAMP, is_whole BOOLEAN)"
+        )
+        return 0
+    values = ", ".join(f"({', '.join(map(literal, row))})" for row in found)
     ((count,),) = connection.execute(
         f"""
         CREATE TEMP TABLE joined_visits AS
         WITH asked AS (SELECT * REPLACE (agreed::TIMESTAMP AS agreed)
             FROM (VALUES {values}) AS asked (sessionId, visitor, trackerId, hitId, agreed)
-            WHERE sessionId <> ''
             QUALIFY row_number() OVER (PARTITION BY sessionId, hitId ORDER BY trackerId) = 1
         ), views AS (SELECT sessionId, (serverDate, id) AS position, {_page_of(_URL)} AS page,
                 {_page_of("referrer")} AS source

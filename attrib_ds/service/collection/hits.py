@@ -208,11 +208,13 @@ def collect_arrivals(
     _find_known(connection, hits)
     total: Counter[str] = Counter()
     browsers = daily_visitors.new_browsers(connection, hits) if is_anonymous else {}
-    for arrived in daily_visitors.in_rounds(connection, hits, browsers) if is_anonymous else [hits]:
-        if arrived != hits:
-            browsers = daily_visitors.new_browsers(connection, arrived)
+    rounds = daily_visitors.in_rounds(connection, hits, browsers) if is_anonymous else [hits]
+    for number, arrived in enumerate(rounds):
+        browsers = daily_visitors.new_browsers(connection, arrived) if number else {}
         stored = collect(connection, arrived, resolved, ids=ids, is_anonymous=is_anonymous, **where)
-        whole = f"(SELECT * FROM {resolved.whole} AS whole SEMI JOIN {arrived} AS hit USING (row))"
+        whole = arrived
+        if resolved.whole != hits:
+            whole = f"(SELECT * FROM {resolved.whole} AS whole SEMI JOIN {arrived} AS hit USING (row))"
         ((count,),) = connection.execute(f"SELECT count(*) FROM {arrived}").fetchall()
         is_repeated = stored["hits"] < count
         changes = 0
@@ -240,7 +242,7 @@ def collect_arrivals(
             left = f"(SELECT unnest([{', '.join(map(sources.literal, users))}]::VARCHAR[]) AS userId)"
             merging.renumber(connection, f"SELECT userId FROM {left}")
             merging.remove_absent(connection, left, forgotten=identities.UNLINKED)
-        if arrived != hits:
+        if len(rounds) > 1:
             connection.execute(f"INSERT INTO temp.known_hits SELECT id, trackerId FROM {arrived}")
         total.update(stored)
     connection.execute("DROP TABLE temp.known_hits")
@@ -489,6 +491,8 @@ def collect(
         Numbers of new ``hits``, ``interactions`` (the difference) and ``implicit_nodes``.
     """
     new_hits = _find_new(connection, hits)
+    if new_hits is None:
+        return {"hits": 0, "interactions": 0, "implicit_nodes": 0}
     nodes = _place(connection, new_hits, resolved, project_id=project_id, now=now, is_anonymous=is_anonymous)
     counts = _recompute(connection, resolved, project_id=project_id, now=now, ids=ids)
     return counts | {"implicit_nodes": nodes}
@@ -573,12 +577,12 @@ def _find_known(connection: Connection, hits: str) -> None:
     )
 
 
-def _find_new(connection: Connection, hits: str) -> str:
-    """Return the hits that are not stored, each once."""
+def _find_new(connection: Connection, hits: str) -> str | None:
+    """Return the hits that are not stored, each once; None if all are."""
     new = f"(SELECT * FROM {hits} ANTI JOIN temp.known_hits USING (id)) AS new_hits"
-    repeated = f"SELECT 1 FROM {new} GROUP BY id HAVING count(*) > 1 LIMIT 1"
-    if sql_results.read_row(connection, repeated) is None:
-        return new
+    ((count, distinct),) = connection.execute(f"SELECT count(*), count(DISTINCT id) FROM {new}").fetchall()
+    if count == distinct:
+        return new if count else None
     first = f"row_number() OVER (PARTITION BY id ORDER BY {rank()}, row) = 1"
     return f"(SELECT * FROM {new} QUALIFY {first}) AS new_hits"
 

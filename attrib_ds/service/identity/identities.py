@@ -20,7 +20,7 @@ Pair = tuple[str, str]
 
 #: Identifies a browser, not a person: it follows whoever used it last.
 TRACKER: Final = "trackerId"
-#: SQL condition of identities that are forgotten when the hits of their user turn out to be another browser's.
+#: SQL condition of identities that go when the hits of their user turn out to be another browser's.
 #: Tracker ids of one browser stay together, so that its events may come before or after that.
 UNLINKED: Final = (
     f"kind <> '{TRACKER}' OR userId NOT IN "
