@@ -5,8 +5,9 @@
 Browsers use ids, trackers and pages again, change their address and user agent between tries, agree and refuse,
 and send days later. Callers repeat events, offline interactions, opportunities and portions. Collectors hand
 over twice. Afterwards the project is consistent, each hit is there once, as the rule has it, and the sessions are
-those that the same hits make when they are loaded at once, in another order. Unless users were merged or erased, users
-and events are those of all hits and events that come at once, in another order.
+those that the same hits make when they are loaded at once, in another order. Unless users were merged or erased, or two
+people have ordered in one browser, which then belongs to the last one (G-147), users and events are those of all hits that
+come at once, in another order, and of the events after them. Half of the examples leave these out.
 """
 
 from __future__ import annotations
@@ -114,13 +115,14 @@ FROM events JOIN raw_events USING (_id) ORDER BY nonce
 class Embedded(RuleBasedStateMachine):
     """One embedded project."""
 
-    @initialize()
-    def open(self):
+    @initialize(is_calm=st.booleans())
+    def open(self, is_calm):
+        self.is_calm = is_calm
         self.stack = ExitStack()
         self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
         self.file = self.folder / "shop.duckdb"
         self.parts = Folder.open(self.folder / "parts", argument="parts")
-        self.arrivals, self.is_changed, self.is_merged = [], False, False
+        self.arrivals, self.is_changed, self.is_merged, self.people = [], False, False, set()
         # One second apart, and each visit at its own.
         self.now = datetime.now(UTC).replace(microsecond=0, tzinfo=None) - timedelta(hours=1)
         self.service = prepared(self.file)
@@ -174,7 +176,10 @@ class Embedded(RuleBasedStateMachine):
         waits=st.booleans(),
     )
     def event(self, nonce, kind, tracker, mail, waits):
+        if self.is_calm and mail:
+            mail = MAILS[0]
         data = {"mail": mail} if mail and kind == "order" else {}
+        self.people.update(data.values())
         if kind == OPPORTUNITY:
             nonce = f"opportunity:{nonce}:autumn:{tracker}"
             data = {"holdout": "autumn", "node": "ads", "withheld": False}
@@ -196,7 +201,7 @@ class Embedded(RuleBasedStateMachine):
     @rule(drawn=st.data())
     def merge(self, drawn):
         users = self.rows("SELECT _id FROM users ORDER BY _id")
-        if len(users) > 1:
+        if len(users) > 1 and not self.is_calm:
             self.is_merged = True
             (first,), (second,) = drawn.draw(st.permutations(users))[:2]
             self.try_twice("merge_users", id=first, userId=second)
@@ -204,7 +209,7 @@ class Embedded(RuleBasedStateMachine):
     @rule(drawn=st.data(), mode=st.sampled_from(["anonymise", "delete"]))
     def erase(self, drawn, mode):
         users = self.rows("SELECT _id FROM users ORDER BY _id")
-        if users and len(self.arrivals) > 6:
+        if users and len(self.arrivals) > 6 and not self.is_calm:
             self.is_changed = True
             self.try_twice("delete_user", id=drawn.draw(st.sampled_from(users))[0], mode=mode)
 
@@ -251,12 +256,12 @@ class Embedded(RuleBasedStateMachine):
                 # A visit of the day may have joined that of a browser that agreed.
                 assert found[1:] == expected[1:], (id, found, expected)
                 assert found[0] == expected[0] or (is_of_day(expected[0]) and not is_of_day(found[0]))
-            if not self.is_merged:
+            if not self.is_merged and len(self.people) < 2:
                 self.compare_with_all_at_once()
         self.compare_with_one_load()
 
     def compare_with_all_at_once(self):
-        """Send every hit and event to a new project, the last one first."""
+        """Send every hit to a new project, the last one first, and then every event."""
         sent = self.rows("SELECT nonce, eventType, trackerId, data FROM raw_events ORDER BY md5(nonce)")
         with closing(prepared(":memory:")) as again:
             for arrived in [again.start_hit(record) for record in reversed(self.arrivals)]:
@@ -327,7 +332,7 @@ class Served(Embedded):
 
     @initialize()
     def open(self):
-        super().open()
+        super().open(is_calm=True)
         self.service.close()
         self.serve()
 
