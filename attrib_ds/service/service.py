@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
@@ -52,6 +53,7 @@ _WITHOUT_SESSIONS: Final = _ACCEPTING | {"update_event_state", "update_event_sta
 #: How long a restore waits for running requests.
 _SECONDS_TO_BE_ALONE: Final = 30.0
 _SECONDS_TO_INTERRUPT: Final = 0.1
+_SECONDS_TO_CLOSE: Final = 30.0
 
 
 class Service:
@@ -499,21 +501,25 @@ class Service:
             timezone=self.timezone,
         )
 
-    def close(self) -> None:
-        """Write queued events, then close the file; idempotent."""
+    def close(self, *, timeout: float = _SECONDS_TO_CLOSE) -> None:
+        """Write queued events and hits, for some seconds at most, then close the file; idempotent.
+
+        The queue keeps what is left for whoever opens the project next.
+        """
         self._closing.cancel()
         # DuckDB forgets an interrupt that arrives just before a query.
         while not self._maintenance.acquire(timeout=_SECONDS_TO_INTERRUPT):
             self._closing.cancel()
         try:
-            self._release()
+            self._release(timeout)
         finally:
             self._maintenance.release()
 
-    def _release(self) -> None:
+    def _release(self, timeout: float = _SECONDS_TO_CLOSE) -> None:
+        ends = time.monotonic() + timeout
         self._expirations.close()
-        self._hits.close()
-        self._ingestion.close()
+        self._hits.close(timeout=ends - time.monotonic())
+        self._ingestion.close(timeout=ends - time.monotonic())
         # Connections of other threads end with their last reference.
         self._thread_local = threading.local()
         self._store.close()

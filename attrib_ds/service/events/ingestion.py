@@ -113,7 +113,6 @@ def _canonical(value: Any) -> str:
 
 #: How long a synchronous call waits until the tables have its event.
 _SECONDS_TO_WAIT: Final = 30.0
-_SECONDS_TO_CLOSE: Final = 30.0
 #: For which an event waits in a page for the answer to the page view.
 _SECONDS_OF_ANSWER: Final = timedelta(seconds=10)
 #: A page view may arrive this much after an event that its page sent when it ended (0.9 s on busy cores).
@@ -342,9 +341,9 @@ class Ingestion:
             self._process_pending()
         self.intake.resume()
 
-    def close(self) -> None:
+    def close(self, *, timeout: float) -> None:
         """Move what was accepted, then stop; after a timeout the next process goes on."""
-        self.intake.close(timeout=_SECONDS_TO_CLOSE)
+        self.intake.close(timeout=timeout)
 
     def settle(self) -> None:
         """Wait until the tables have all accepted events."""

@@ -19,6 +19,8 @@ from attrib_ds.service.store.settings import ProjectSettings
 _ENDING: Final = ".duckdb"
 #: Seconds for which readiness is cached: the route is public, and each check writes to every open project.
 _SECONDS_READY: Final = 1.0
+#: For all projects: a service manager kills what has not stopped in time.
+_SECONDS_TO_CLOSE: Final = 10.0
 _log: Final = logging.getLogger(__name__)
 
 
@@ -94,14 +96,15 @@ class Projects:
         with self._lock:
             return {project_id: service.waiting() for project_id, service in self._open.items()}
 
-    def close(self) -> None:
-        """Finish queued work and close the files; idempotent."""
+    def close(self, *, timeout: float = _SECONDS_TO_CLOSE) -> None:
+        """Finish queued work, for some seconds in all, and close the files; idempotent."""
+        ends = time.monotonic() + timeout
         with self._lock:
             self._is_closed = True
             services = list(self._open.values())
             self._open.clear()
         for service in services:
-            service.close()
+            service.close(timeout=ends - time.monotonic())
 
     def _add(self, project_id: str) -> Service:
         path = self.home / f"{project_id}{_ENDING}"

@@ -187,7 +187,9 @@ class Intake(ABC, Generic[Item, Result, Entry]):
         """Accept what waits and move it, for some seconds at most; the next process moves the rest."""
         self._batches.close(timeout=timeout)
         with self._changed:
+            # Without time, no transaction begins that has to be waited for.
             self._is_closing = True
+            self._is_stopped |= timeout <= 0
             self._changed.notify_all()
             self._changed.wait_for(
                 lambda: self._moved >= self._accepted or self.failure is not None or self._thread is None,
@@ -266,19 +268,20 @@ class Intake(ABC, Generic[Item, Result, Entry]):
             self._changed.wait_for(
                 lambda: self._accepted > self._moved or self._is_stopped or self._is_closing, _SECONDS_TO_IDLE
             )
+            if self._accepted > self._moved:
+                self._changed.wait_for(
+                    lambda: (
+                        self._accepted - self._moved >= self._enough
+                        or self._awaited > self._moved
+                        or self._is_closing
+                        or self._is_stopped
+                    ),
+                    self._seconds_to_gather,
+                )
             if self._accepted <= self._moved or self._is_stopped:
                 self._thread = None
                 self._changed.notify_all()
                 return False
-            self._changed.wait_for(
-                lambda: (
-                    self._accepted - self._moved >= self._enough
-                    or self._awaited > self._moved
-                    or self._is_closing
-                    or self._is_stopped
-                ),
-                self._seconds_to_gather,
-            )
             return True
 
 

@@ -17,19 +17,22 @@ import duckdb
 import pytest
 from openapi_spec_validator import validate
 from support.http_caller import FORM, GRANT, TIMEOUT, Caller, ask_token, exchange, token_of
-from support.service_records import hex_id
+from support.service_records import hex_id, uuid
 from support.signing import header_of, payload_of, signed
 
 from attrib_ds.contract import OPERATIONS, Answer, File, build
+from attrib_ds.contract.interactions import read_hit
 from attrib_ds.errors import Forbidden, NotFound, ProjectInUse, ServiceFailure, Unavailable
 from attrib_ds.service import Service
 from attrib_ds.service.accounts import Accounts
 from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.collection.hits import pending_hit
 from attrib_ds.service.http import responses
 from attrib_ds.service.http.app import Routes
 from attrib_ds.service.http.errors import HttpError, prefers, to_http_error
 from attrib_ds.service.http.projects import Health, Projects
 from attrib_ds.service.http.reads import Arrivals, ThreadPool
+from attrib_ds.service.store.queue import count_waiting
 from attrib_ds.service.store.store import Store
 
 SEARCH = "/api/v1/projects/shop/interactions/search"
@@ -614,6 +617,24 @@ def test_readiness_is_found_out_once_a_second_at_most(tmp_path):
         assert health.is_ready()
         accounts.close()
         assert health.is_ready()
+
+
+@pytest.mark.parametrize(("timeout", "left"), [(0, 1), (TIMEOUT, 0)])
+def test_projects_that_cannot_be_moved_in_time_keep_their_queues(tmp_path, timeout, left):
+    """All projects have one limit of time; what is left is moved when a project is opened again."""
+    names, projects = ("boots", "shoes"), Projects(tmp_path)
+    for name in names:
+        Service.open(name, tmp_path / f"{name}.duckdb").close()
+        hit = read_hit({"projectId": name, "pageUrl": "https://shop.example/"})
+        record = pending_hit(hit, id=uuid(1), tracker_id="c-1", user_agent="")
+        projects.get(name).start_hit(record).result(TIMEOUT)
+    projects.close(timeout=timeout)
+    for name in names:
+        assert count_waiting(tmp_path / f"{name}.duckdb") == left
+        with closing(Service.open(name, tmp_path / f"{name}.duckdb")) as service:
+            service._hits.settle()
+            with service._store.cursor() as cursor:
+                assert cursor.execute("SELECT count(*) FROM hits").fetchall() == [(1,)]
 
 
 def test_a_project_is_opened_once_and_not_made(tmp_path):
