@@ -232,3 +232,31 @@ def test_halves_of_days_and_digits_are_read_in_arabic(read):
 def test_names_in_cyrillic_are_those_in_latin():
     assert evidence.weight("value", "Износ") == evidence.weight("value", "Iznos") > 0
     assert evidence.names_level("source", "Извор")
+
+
+@pytest.mark.parametrize(
+    ("header", "opened", "clicked", "delivered"),
+    [
+        ("Événement", "Ouvert", "Cliqué", "Délivré"),
+        ("Ereignis", "Geöffnet", "Geklickt", "Zugestellt"),
+        ("Evento", "Abierto", "Clic", "Entregado"),
+        ("Gebeurtenis", "Geopend", "Geklikt", "Bezorgd"),
+        ("Zdarzenie", "Otwarto", "Kliknięto", "Dostarczono"),
+        ("Hvad", "Åbnet", "Klikket", "Ikke åbnet"),
+        ("Событие", "Открыто", "Клик", "Доставлено"),
+        ("Olay", "Açıldı", "Tıklandı", "Teslim edildi"),
+        ("Olay", "Açıldı", "Tıklandı", "Gönderildi"),
+        ("種類", "開封", "クリック", "配信"),
+        ("Stav", "Otvorené", "Kliknuté", "Doručené"),
+    ],
+)
+def test_mails_that_nobody_saw_are_no_touchpoints_in_any_language(header, opened, clicked, delivered, read):
+    mails = f"""{header},time,user,campaign
+{delivered},2025-09-01 06:00,u-1,March
+{opened},2025-09-01 08:00,u-1,March
+{delivered},2025-09-02 06:00,u-2,April
+{clicked},2025-09-02 08:00,u-2,April
+{delivered},2025-09-02 07:00,u-2,March
+"""
+    orders = "user,order_id,time,total\nu-1,A-1,2025-09-03 09:00,20.50\nu-2,A-2,2025-09-03 09:30,40.00\n"
+    assert read(mails, orders) == (ORDERS, [("u-1", "March", "09-01 08:00"), ("u-2", "April", "09-02 08:00")])

@@ -125,6 +125,8 @@ def class_of(of: str, word: str) -> str | None:
     'partly refunded'
     >>> [class_of("kind", word) for word in ("Capture", "chargeback", "MerchantPayout")]
     ['sale', 'refund', 'fee']
+    >>> [class_of("mail", word) for word in ("Geöffnet", "nicht geöffnet", "Délivré", "unread", "Spring")]
+    ['seen', 'unseen', 'unseen', 'unseen', None]
     """
     folded = " ".join(evidence.words_of(word))
     # Codes of regions are like short words.
@@ -132,6 +134,8 @@ def class_of(of: str, word: str) -> str | None:
     if name and of in {"status", "outcome"}:
         return {"won": "done", "lost": "undone"}.get(name, name) if of == "status" else _ENDS.get(name)
     opposite = _opposite(folded) if of == "status" else None
+    if of == "mail" and (denial := _NOT.match(folded)) and class_of(of, folded[denial.end() :]) == "seen":
+        return "unseen"
     name = opposite or next((name for name, pattern in _patterns(of) if pattern.search(folded)), None)
     return "partly refunded" if name == "undone" and _PARTLY.search(folded) else name
 

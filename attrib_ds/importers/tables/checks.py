@@ -61,10 +61,13 @@ def purchases_in(table: OwnTable, named: Mapping[str, columns.Named]) -> str | N
 def unseen_in(table: OwnTable) -> str:
     """Return SQL for the events of mails that nobody saw, such as sent beside clicked, and say them."""
     read = rows.Rows(table.connection, table.source, table.used())
-    for column in read.named("kind"):
+    named = read.named("kind")
+    for column in read.columns:
         classes = {word: rows.class_of("mail", word) for word in read.few_words(column)}
-        unseen = [word for word, name in classes.items() if name == "unseen"]
-        if unseen and "seen" in classes.values():
+        known = list(filter(None, classes.values()))
+        # Without a name, three in four words must be known.
+        if {*known} == {"seen", "unseen"} and (column in named or 4 * len(known) >= 3 * len(classes)):
+            unseen = [word for word, name in classes.items() if name == "unseen"]
             table.say(f"events of mails that nobody saw left out: {', '.join(unseen)}")
             return f"{table.word(column)} IN ({', '.join(map(sources.literal, unseen))})"
     return "false"
