@@ -2,9 +2,10 @@
 
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 import duckdb
 
@@ -153,6 +154,9 @@ def recognised(
     return None
 
 
+_SITE: Final = "https://site.invalid"
+
+
 def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: str) -> Source:
     """Open an access log as page views, with the visits of visitors, apart from their campaigns."""
     path = Path(file).expanduser()
@@ -161,8 +165,26 @@ def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: 
     with text_files.open_binary(path) as lines:
         # The same file gives the same ids, which nobody can guess from an address.
         secret = lines.readline().hex()
-    log = export_tables.AccessLog(path, site="https://site.invalid")
+    log = export_tables.AccessLog(path, site=_SITE)
     source, _ = export_tables.open_access_log(connection, log, secret=secret, with_people=True)
+    return _with_visits(connection, source)
+
+
+def with_requests(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
+    """Return the page views of a table of requests as those of an access log; another table as it is."""
+    page = next(filter(source.types.__contains__, ("page", "cs-uri-stem")), None)
+    if page is None or not {*export_tables.REQUESTS} <= {*source.columns}:
+        return source
+    first = ", ".join(map(source.text, source.columns))
+    ((secret,),) = connection.execute(
+        f"SELECT sha256(concat_ws(' ', {first})) FROM {source.relation} ORDER BY {quoted(ROW)} LIMIT 1"
+    ).fetchall()
+    views = export_tables.open_requests(connection, source, page, site=_SITE, secret=secret)
+    return _with_visits(connection, replace(views, first=source.first))
+
+
+def _with_visits(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
+    """Return page views with the visits of visitors; none of bots."""
     agents = connection.execute(f"SELECT DISTINCT userAgent FROM {source.relation}").fetchall()
     bots = ", ".join(literal(agent) for (agent,) in agents if is_bot(agent or "")) or "NULL"
     page = "regexp_replace(pageUrl, '^[a-z]+://site[.]invalid', '')"

@@ -456,7 +456,6 @@ def open_access_log(
         If a file cannot be read.
     """
     lines = copy_arrow(connection, _lines(log.paths))
-    place = lines.rpartition(".")[0]
     parts = ", ".join(literal(part) for part in _PARTS)
     connection.execute(
         f"""
@@ -476,8 +475,53 @@ def open_access_log(
         """
     )
     connection.execute(f"DROP TABLE {lines}")
+    place = lines.rpartition(".")[0]
+    return _page_views(connection, place, log, _MALFORMED, secret=secret, with_people=with_people)
+
+
+#: Columns of requests in logs with ``#Fields`` of the World Wide Web Consortium, each of which is needed.
+REQUESTS: Final = ("date", "time", "c-ip", "cs(User-Agent)")
+
+
+def open_requests(
+    connection: duckdb.DuckDBPyConnection, source: Source, page: str, *, site: str, secret: str
+) -> Source:
+    """Return the page views of a table with the columns ``REQUESTS`` and one of pages, as raw hits."""
+
+    def word(*names: str, otherwise: str = NULL_TEXT) -> str:
+        present = [source.word(each) for each in names if each in source.types]
+        return f"coalesce({', '.join([*present, otherwise])})"
+
+    agent = f"url_decode({source.word('cs(User-Agent)')})"
+    host = word("x-host-header", "cs(Host)", "cs-host", otherwise="''")
+    connection.execute(
+        f"""
+        CREATE TABLE requests AS
+        SELECT {quoted(ROW)} AS row, {source.word("date")} || ' ' || {source.word("time")} AS line,
+            {word("cs-username")} AS person, {host} AS host,
+            {source.word("c-ip")} AS address, {word("sc-status", otherwise="'200'")} AS status,
+            TRY_CAST(line AS TIMESTAMP) AS date, {word("cs-method", otherwise="'GET'")} AS method,
+            {source.word(page)} AS target, {word("cs(Referer)")} AS referrer,
+            CASE WHEN contains({agent}, ' ') THEN {agent} ELSE replace({agent}, '+', ' ') END AS agent
+        FROM {source.relation} WHERE address IS NOT NULL
+        """
+    )
+    log, place = AccessLog(Path(), site=site), source.relation.rpartition(".")[0]
+    return _page_views(connection, place, log, "is not an instant", secret=secret, with_people=True)[0]
+
+
+def _page_views(
+    connection: duckdb.DuckDBPyConnection,
+    place: str,
+    log: AccessLog,
+    complaint: str,
+    *,
+    secret: str,
+    with_people: bool,
+) -> tuple[Source, int]:
+    """Return the page views among ``requests`` and the number of the others; drop the table."""
     ending = f"CASE WHEN length(line) > {_LONGEST_SHOWN} THEN '…' ELSE '' END"
-    reason = f"'''' || left(line, {_LONGEST_SHOWN}) || {ending} || ''' ' || {literal(_MALFORMED)}"
+    reason = f"'''' || left(line, {_LONGEST_SHOWN}) || {ending} || ''' ' || {literal(complaint)}"
     unreadable = f"SELECT row, {reason} AS reason FROM requests WHERE date IS NULL ORDER BY row"
     malformed = sql_results.read_arrow(connection, unreadable).cast(UNREADABLE)
     _truncate_addresses(connection)

@@ -260,3 +260,18 @@ def test_mails_that_nobody_saw_are_no_touchpoints_in_any_language(header, opened
 """
     orders = "user,order_id,time,total\nu-1,A-1,2025-09-03 09:00,20.50\nu-2,A-2,2025-09-03 09:30,40.00\n"
     assert read(mails, orders) == (ORDERS, [("u-1", "March", "09-01 08:00"), ("u-2", "April", "09-02 08:00")])
+
+
+def test_the_category_is_the_node_of_a_log_of_mails_in_json(read):
+    mails = [
+        {"email": f"u-{who}@x.example", "timestamp": at_, "event": event, "category": [category], "response": "250 OK"}
+        for who, at_, event, category in [
+            (1, "2025-09-01T06:00:00Z", "delivered", "March"), (1, "2025-09-01T08:00:00Z", "open", "March"),
+            (2, "2025-09-02T06:00:00Z", "delivered", "April"), (2, "2025-09-02T08:00:00Z", "click", "April"),
+        ]
+    ]  # fmt: skip
+    orders = "email,order_id,time,total\nu-1@x.example,A-1,2025-09-03 09:00,20.50\n"
+    assert read(json.dumps(mails), orders, name="c.json") == (
+        {"A-1": ("u-1@x.example", 20.5)},
+        [("u-1@x.example", "March", "09-01 08:00"), ("u-2@x.example", "April", "09-02 08:00")],
+    )

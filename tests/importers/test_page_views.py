@@ -215,3 +215,34 @@ def test_an_export_of_matomo_has_the_same_nodes_beside_orders():
     )  # fmt: skip
     assert visits(at.read_matomo(rows)) == visits(at.read_journeys(rows, orders(visitorId=["a"])))
     assert visits(at.read_matomo(rows)) == ["organic-search/Google"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "mark", "agent"),
+    [
+        ("cs-method sc-status x-host-header", "\t", AGENT.replace(" ", "%20")),
+        ("cs-method sc-status s-port", " ", AGENT.replace(" ", "+")),
+    ],
+)
+def test_a_log_with_fields_of_requests_is_an_access_log(fields, mark, agent, tmp_path):
+    """A style sheet, a form that is sent, a page that is missing and a crawler are no views."""
+    lines = [
+        ("10:00:00", "203.0.113.5", "/", "utm_source=mail&utm_medium=email", "GET 200"),
+        ("10:00:01", "203.0.113.5", "/a.css", "-", "GET 200"),
+        ("10:01:00", "203.0.113.5", "/thanks", "-", "POST 200"),
+        ("10:02:00", "203.0.113.5", "/thanks", "-", "GET 404"),
+        ("10:03:00", "203.0.113.5", "/thanks", "-", "GET 200"),
+        ("11:00:00", "198.51.100.9", "/thanks", "-", "GET 200"),
+    ]
+    file = tmp_path / "site.log"
+    text = f"#Version: 1.0\n#Fields: date time c-ip cs-uri-stem cs-uri-query cs(User-Agent) {fields}\n"
+    for clock, address, path, query, rest in lines:
+        browser = "Googlebot/2.1" if address.startswith("198") else agent
+        text += (
+            mark.join(["2025-09-01", clock, address, path, query, browser, *rest.split(), "shop.example"])
+            + "\n"
+        )
+    file.write_text(text)
+    journeys = at.read_journeys(file, conversion_page="/thanks")
+    assert visits(journeys) == ["mail/email"]
+    assert journeys.events["eventDate"].tolist() == [pd.Timestamp("2025-09-01 10:03", tz="UTC")]

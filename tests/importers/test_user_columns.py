@@ -134,3 +134,13 @@ def test_people_of_an_account_share_a_path_if_it_is_the_user():
         read_journeys(clicks, deals, reading=Reading(columns={"account": "company"}))
     paths = read_journeys(clicks, deals, reading=Reading(columns={"user": "company"})).paths()
     assert sorted(paths.to_pandas()["node_id"]) == ["fair", "search"]
+
+
+def test_columns_of_one_table_are_no_people_because_they_meet_themselves():
+    views = pd.DataFrame({
+        "request": ["r-00001", "r-00002", "r-00003", "r-00004"], "bytes": [2000, 2001, 2000, 2004],
+        "page": ["/?utm_source=a", "/thanks", "/b", "/thanks"],
+        "time": ["2025-03-01 10:00", "2025-03-01 10:01", "2025-03-02 10:00", "2025-03-02 10:02"],
+    })  # fmt: skip
+    with pytest.raises(errors.InvalidRequest, match="no column that looks like the user; columns: "):
+        read_journeys(views, conversion_page="/thanks")

@@ -146,6 +146,14 @@ def are_states(words: Iterable[str | None]) -> bool:
     return len(found) < _MOST_UNNAMED and all(class_of("status", word) for word in found)
 
 
+def unseen_of(words: Iterable[str | None], *, is_named: bool = False) -> list[str]:
+    """Return the events of mails that nobody saw; none unless others were seen, and few words are others."""
+    classes = {word: class_of("mail", word) for word in words if word}
+    known = list(filter(None, classes.values()))
+    are_events = {*known} == {"seen", "unseen"} and (is_named or 4 * len(known) >= 3 * len(classes))
+    return [word for word, name in classes.items() if name == "unseen" and are_events]
+
+
 def _opposite(folded: str) -> str | None:
     """Return the class of a status that denies another one, such as not paid; None if it denies none."""
     ((_, settled),) = _patterns("settled")

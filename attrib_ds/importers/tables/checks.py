@@ -63,11 +63,7 @@ def unseen_in(table: OwnTable) -> str:
     read = rows.Rows(table.connection, table.source, table.used())
     named = read.named("kind")
     for column in read.columns:
-        classes = {word: rows.class_of("mail", word) for word in read.few_words(column)}
-        known = list(filter(None, classes.values()))
-        # Without a name, three in four words must be known.
-        if {*known} == {"seen", "unseen"} and (column in named or 4 * len(known) >= 3 * len(classes)):
-            unseen = [word for word, name in classes.items() if name == "unseen"]
+        if unseen := rows.unseen_of(read.few_words(column), is_named=column in named):
             table.say(f"events of mails that nobody saw left out: {', '.join(unseen)}")
             return f"{table.word(column)} IN ({', '.join(map(sources.literal, unseen))})"
     return "false"

@@ -75,7 +75,7 @@ def find_node(
 
 def left_over(table: OwnTable) -> str | None:
     """Return the only column that may tell where visits come from by its values, and say it."""
-    free = table.unused()
+    free = [each for each in table.unused() if not rows.unseen_of({*each.values})]
     words = [each.name for each in free if evidence.may_be_node(each)]
     # The category or the name of a message, in a log of mails.
     words = words or [each.name for each in free if evidence.may_be_node(each, "kind", "message")]

@@ -59,6 +59,7 @@ class Table:
             self.source = of_services.open_log(connection, path, argument)
         else:
             self.source, said = files.opened(connection, rows, argument=argument, encoding=formats.encoding)
+            self.source = of_services.with_requests(connection, self.source)
         if not self.source.columns:
             first = self.source.unreadable.slice(0, 1).to_pylist()[0]
             raise errors.InvalidRequest(

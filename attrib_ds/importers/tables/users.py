@@ -131,12 +131,16 @@ def _people_by_values(tables: tuple[OwnTable, OwnTable]) -> tuple[str, str] | No
         if share >= _LEAST_SHARE:
             is_sure = first.holds("email") or first.holds("code")
             points = [max(0, evidence.weight("user", each.name)) for each in (first, second)]
-            is_alike = evidence.words_of(first.name) == evidence.words_of(second.name)
-            is_long = first.holds("long") and second.holds("long")
+            # Any column of one table meets itself.
+            is_other = first.name != second.name or first.values != second.values
+            if not is_other and first.distinct == first.filled:
+                continue
+            is_alike = is_other and evidence.words_of(first.name) == evidence.words_of(second.name)
+            is_long = is_other and first.holds("long") and second.holds("long")
             pair = (share + is_sure + sum(points) / 10, first.name, second.name)
             if is_sure or is_alike or any(points) or is_long:
                 pairs.append(pair)
-            elif share > _NEARLY and _are_ids(first, second):
+            elif is_other and share > _NEARLY and _are_ids(first, second):
                 short.append(pair)
     # Small numbers may meet by chance.
     pairs = pairs or short
