@@ -608,6 +608,23 @@ def code_beside(word: str) -> str | None:
     return _MARKS.get(word.lower().rstrip("."))
 
 
+#: Codes by the names of currencies.
+_CALLED: Final = {name: code for code, names in _rows_of("currency_names.tsv") for name in names.split("|")}
+
+
+@cache
+def currency_called(word: str) -> str | None:
+    """Return the code of a currency for its code, name or sign, or None.
+
+    Examples
+    --------
+    >>> [currency_called(word) for word in ("Euro", "US-Dollar", "грн.", "złoty polski", "kr", "Dollar")]
+    ['EUR', 'USD', 'UAH', 'PLN', None, None]
+    """
+    name = re.sub(r"[\s.'’()-]+", " ", word.casefold()).strip()
+    return code_beside(word.strip()) or _CALLED.get(name)
+
+
 @dataclass(frozen=True)
 class Amounts:
     """How a column of text is read as amounts of money.

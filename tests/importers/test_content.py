@@ -1342,3 +1342,30 @@ def test_an_id_of_an_event_is_not_a_kind_of_row():
 )
 def test_an_amount_without_tax_goes_behind_that_with_it(gross, net):
     assert evidence.weight("value", gross) > evidence.weight("value", net)
+
+
+@pytest.mark.parametrize(
+    ("header", "first", "second", "codes"),
+    [
+        ("Währung", "Euro", "US-Dollar", ["EUR", "USD"]),
+        ("Валюта", "грн", "Євро", ["UAH", "EUR"]),
+        ("Waluta", "złoty polski", "zł", ["PLN", "PLN"]),
+        ("Devise", "Franc suisse", "€", ["CHF", "EUR"]),
+        ("通貨", "円", "米ドル", ["JPY", "USD"]),
+        ("c9", "Pound Sterling", "Euro", ["GBP", "EUR"]),
+        ("Land", "FR", "FR", None),
+        ("Stage", "Won", "Won", None),
+    ],
+)
+def test_a_column_of_names_and_signs_is_the_currency(read, header, first, second, codes):
+    """Short words are currencies only if their column is called so."""
+    text = f"order_id,email,date,total,{header}\n1,ann@x.example,2025-09-01,100,{first}\n2,bob@x.example,2025-09-01,50,{second}\n"
+    events = read(text)[1].events
+    of_rows = events.get("statistics.revenue.currency")
+    assert (None if of_rows is None else of_rows.tolist()) == codes
+
+
+@pytest.mark.parametrize("word", ["kr", "Dollar", "$"])
+def test_a_word_of_several_currencies_is_refused_in_their_column(read, word):
+    with pytest.raises(InvalidRequest, match="Währung is not a currency of ISO 4217"):
+        read(f"order_id,email,date,total,Währung\n1,ann@x.example,2025-09-01,100,{word}\n")

@@ -20,7 +20,7 @@ _LISTS: Final = Path(__file__).with_name("words.tsv").read_text(encoding="utf-8"
 #: Values by what they are.
 WORDS: Final = {of: tuple(words.split()) for of, _, words in (line.partition("\t") for line in _LISTS)}
 _SAMPLE: Final = 1_000
-_LONGEST_NAME, _LONGEST_WORD = 4, 6
+_LONGEST_NAME, _LONGEST_WORD, _LONGEST_CODE = 4, 6, 3
 #: Words before what an amount has within it, and before what it has not.
 _INCLUDING: Final = re.compile("in[ck]l(uding|usive)?|inc|c|com|con|avec|mit|med|met|cu|vc|with")
 _WITH_TAX: Final = re.compile(
@@ -129,6 +129,12 @@ def _unit_of(text: str) -> int | None:
     return None if unit is None or (unit == written_values.DAYS and text.isdigit()) else unit
 
 
+def _is_currency(text: str) -> bool:
+    """Return whether text is a currency whatever its column is called; fr and won may be something else."""
+    is_clear = len(text) > _LONGEST_CODE or not text.isascii()
+    return code_of(text) is not None or (is_clear and written_values.currency_called(text) is not None)
+
+
 KINDS: Final[dict[str, Callable[[str], object]]] = {
     "instant": written_values.looks_like_instant,
     "count": lambda text: _unit_of(text) is not None,
@@ -144,7 +150,7 @@ KINDS: Final[dict[str, Callable[[str], object]]] = {
     "phone": _looks_like_phone,
     "code": _CODE.fullmatch,
     "float": _FLOAT_ID.fullmatch,
-    "currency": lambda text: code_of(text) is not None,
+    "currency": _is_currency,
     "medium": lambda text: text.lower() in WORDS["medium"],
     "source": lambda text: text.lower() in WORDS["source"],
     "runtime": lambda text: text.lower() in WORDS["runtime"],

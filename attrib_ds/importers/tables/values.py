@@ -6,13 +6,14 @@ from contextlib import suppress
 from typing import Final
 
 from attrib_ds import errors
-from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
+from attrib_ds.contract.identifiers import NO_SIGN, SIGNS
 from attrib_ds.importers.columns import COMMON_NAMES, Named, folded
 from attrib_ds.importers.content import evidence, minor_units, rows
 from attrib_ds.importers.tables.candidates import candidates, check_equal
 from attrib_ds.importers.tables.own_table import OwnTable
 from attrib_ds.importers.tables.roles import find_column
 from attrib_ds.records import sources
+from attrib_ds.records.written_values import currency_called
 
 _CURRENCY: Final = "|".join(["[A-Za-z]{3}", *SIGNS])
 #: Names of numbers that are not amounts of money.
@@ -72,17 +73,26 @@ def find_currency(table: OwnTable, named: Mapping[str, Named], amount: str | Non
         return None
     others = [name for name in table.source.columns if folded(name).endswith(endings) and name not in known]
     own = [column for column in others if amount and folded(column).startswith(folded(amount))]
-    others += [
-        name
-        for name, values in table.profile.items()
-        if values.holds("currency") and name not in {*known, *others}
-    ]
-    for column in [*own, *known, *others]:
+    held = table.profile
+    called = [name for name in held if evidence.weight("currency", name) > 0 and _may_be_currency(held[name])]
+    others += [name for name in held if held[name].holds("currency") and name not in {*known, *others}]
+    for column in dict.fromkeys([*own, *known, *called, *others]):
         # Columns of amounts have similar names.
-        looks = f"bool_and(regexp_full_match({table.word(column)}, '{_CURRENCY}'))"
-        if table.is_filled(column) if column in known else table.scalar(looks):
+        if table.is_filled(column) if column in {*known, *called} else _are_currencies(table, column):
             return column
     return next(iter(known), None)
+
+
+def _may_be_currency(column: evidence.Column) -> bool:
+    """Return whether a column has words; a value date, which has a like name in banks, has none."""
+    return column.filled > 0 and not any(map(column.holds, ("instant", "amount", "float")))
+
+
+def _are_currencies(table: OwnTable, column: str) -> bool:
+    """Return whether all values are currencies, or look like their codes."""
+    word = table.word(column)
+    others = table.scalar(f"list(DISTINCT {word}) FILTER (NOT regexp_full_match({word}, '{_CURRENCY}'))")
+    return all(map(currency_called, others or ())) and table.is_filled(column)
 
 
 def remaining_columns(table: OwnTable) -> list[str]:
@@ -240,7 +250,7 @@ def know_currencies(table: OwnTable, column: str | None, code: str | None) -> No
     """Let amounts be in the currencies of a column, or of a code where it has none."""
     words = [] if column is None else table.scalar(f"list(DISTINCT {table.word(column)})") or []
     table.amounts.currencies = {
-        code for code in [*map(code_of, filter(None, words)), code] if code is not None
+        code for code in [*map(currency_called, filter(None, words)), code] if code is not None
     }
 
 
@@ -278,7 +288,9 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
     table.columns["currency"] = column
     word = table.word(column)
     words = table.scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)") or []
-    codes = {each: sources.literal(known) for each in sorted(words) if (known := code_of(each)) is not None}
+    codes = {
+        each: sources.literal(known) for each in sorted(words) if (known := currency_called(each)) is not None
+    }
     own = sources.cases(word, codes, "CAST(NULL AS VARCHAR)")
     table.select["currency"] = own if code is None else f"coalesce({own}, {sources.literal(code)})"
     amount = table.select.get("value", table.select.get("spend"))
