@@ -1369,3 +1369,29 @@ def test_a_column_of_names_and_signs_is_the_currency(read, header, first, second
 def test_a_word_of_several_currencies_is_refused_in_their_column(read, word):
     with pytest.raises(InvalidRequest, match="Währung is not a currency of ISO 4217"):
         read(f"order_id,email,date,total,Währung\n1,ann@x.example,2025-09-01,100,{word}\n")
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "mac_roman"])
+@pytest.mark.parametrize("mark", ["’", "\u00a0"])
+def test_an_apostrophe_or_a_blank_between_thousands_tells_the_code_page(read, encoding, mark):
+    text = f"id;email;date;total\n1;ann@x.example;2025-09-01 10:00;2{mark}400.00\n2;bob@x.example;2025-09-01 11:00;80.00\n"
+    assert read(text.encode(encoding))[0] == {"1": 2400.0, "2": 80.0}
+
+
+def test_numbers_of_cards_meet_with_and_without_blanks(read):
+    visits = "Kart No,Kanal,Tarih\n6034 7700 1311 8803,SMS,03.10.2025 00:45\n6034 7700 1385 8805,App,04.10.2025 00:45\n"
+    orders = "No,Sadakat Kart No,Tarih,Tutar\nF1,6034770013118803,08.10.2025 16:21,12.50\nF2,6034-7700-1200-8800,09.10.2025 16:21,2.50\n"
+    values, journeys = read(orders, visits=visits)
+    assert values == {"F1": 12.5, "F2": 2.5}
+    assert journeys.paths().to_pandas()["node_id"].dropna().tolist() == ["SMS"]
+
+
+def test_columns_may_be_the_names_of_fields_in_xml(read):
+    rows = "".join(
+        f'<row><field name="id">{n}</field><field name="email">{who}@x.example</field>'
+        f'<field name="created_at">2025-09-0{n} 10:00:00</field><field name="total">{n}.50</field>'
+        '<field name="note" xsi:nil="true" /></row>'
+        for n, who in enumerate(("ann", "bob"), 1)
+    )
+    text = f'<resultset xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">{rows}</resultset>'
+    assert read(text, name="orders.xml")[0] == {"1": 1.5, "2": 2.5}

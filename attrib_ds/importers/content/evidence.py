@@ -43,6 +43,8 @@ _CODE: Final = re.compile(
 _PHONE: Final = re.compile(
     r"\+[\d ()/.-]+|\(?0\d*[ ()/.-][\d ()/.-]+|\(\d{2,4}\) ?[\d .-]+|\d{3}[-.]\d{3}[-.]\d{4}"
 )
+#: Numbers of cards and accounts, whose digits stand in groups.
+_GROUPED: Final = re.compile(r"(?=(\d[ \u00a0-]?){8})\d{2,}([ \u00a0-]\d{2,})+")
 _FLOAT_ID: Final = re.compile(r"-?\d+(\.0)?")
 _CLOCK: Final = re.compile(
     r"([01]?\d|2[0-3])(:[0-5]\d){1,2}(\.\d+)?( ?[AaPp]\.?[Mm]\.?)?( ?([A-Z]{3,4}|Z|[+-]\d\d:?\d\d))?"
@@ -149,6 +151,7 @@ KINDS: Final[dict[str, Callable[[str], object]]] = {
     "path": lambda text: text.startswith("/"),
     "phone": _looks_like_phone,
     "code": _CODE.fullmatch,
+    "grouped": lambda text: _GROUPED.fullmatch(text) and not written_values.looks_like_instant(text),
     "float": _FLOAT_ID.fullmatch,
     "currency": _is_currency,
     "medium": lambda text: text.lower() in WORDS["medium"],

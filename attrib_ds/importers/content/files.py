@@ -31,6 +31,8 @@ from attrib_ds.records.sources import ROW, Source, literal, quoted
 
 #: A number with the sign of a currency.
 _PRICE: Final = "(?<![^\\s,;|\"'(+-])({0})\\s?-?\\d|\\d\\s?({0})(?![^\\s,;|\"').-])".format("|".join(SIGNS))
+#: What stands between thousands: an apostrophe or a blank, and in other encodings a letter.
+_THOUSANDS: Final = r"(?<!\w)\d{{1,3}}{}\d{{3}}(?!\w)"
 _LETTERS: Final = Path(__file__).with_name("letters.tsv").read_text(encoding="utf-8").splitlines()[2:]
 _OF_DOS, _RARE = {"cp850", "cp852", "cp857", "cp866"}, 0.4
 _WORD: Final = re.compile(r"[^\s\d,;|\"'.()\[\]:/<>=-]+")
@@ -416,6 +418,8 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
             # Words of ASCII decide between languages whose letters fit alike.
             score += len(words & plain) / 1_000
             score += 2 if score and re.search(_PRICE, text) else 0
+            score += 2 if re.search(_THOUSANDS.format("[’\u00a0\u202f]"), text) else 0
+            score -= 2 if re.search(_THOUSANDS.format("[À-ÖØ-öø-\u0eff†]"), text) else 0
             # Those of DOS are rare.
             score -= _RARE if encoding in _OF_DOS else 0
             if score > scores.get(encoding, (-1.0, ""))[0]:

@@ -256,6 +256,8 @@ def of_xml(text: str) -> dict[str, Any] | None:
     --------
     >>> of_xml("<orders><order id='7'><sum unit='EUR'>2,50</sum></order><order id='8'/></orders>")
     {'orders': {'order': [{'id': '7', 'sum': {'unit': 'EUR', 'sum': '2,50'}}, {'id': '8'}]}}
+    >>> of_xml("<set><row><field name='id'>7</field><field name='sum'>2,50</field></row></set>")
+    {'set': {'row': {'id': '7', 'sum': '2,50'}}}
     """
     text = re.sub(r"^\s*<\?xml.*?\?>", "", text)
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
@@ -271,11 +273,19 @@ def _plain(name: str) -> str:
     return name.rpartition("}")[2]
 
 
+def _cells_of(row: ElementTree.Element) -> dict[str, Any]:
+    """Return the cells of a row whose elements have the columns as attributes; none of other elements."""
+    names = [cell.get("name") for cell in row]
+    are_cells = len(names) > 1 and len({*names}) == len(names) and not any(map(len, row))
+    cells = {name: (cell.text or "").strip() or None for name, cell in zip(names, row, strict=True) if name}
+    return cells if are_cells and len(cells) == len(names) else {}
+
+
 def _object_of(element: ElementTree.Element) -> Any:
     members: dict[str, Any] = {_plain(name): value for name, value in element.attrib.items()}
     parts: dict[str, list[Any]] = {}
     for part in element:
-        parts.setdefault(_plain(part.tag), []).append(_object_of(part))
+        parts.setdefault(_plain(part.tag), []).append(_cells_of(part) or _object_of(part))
     members |= {name: found if len(found) > 1 else found[0] for name, found in parts.items()}
     text = (element.text or "").strip()
     if not members:

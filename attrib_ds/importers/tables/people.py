@@ -49,10 +49,12 @@ class People:
         return f"right({_digits(word)}, {_LOCAL_DIGITS})" if is_phone else _without_fraction(f"lower({word})")
 
     def _bare(self, column: str) -> str:
-        """Return SQL for ids of people without the braces, or the name before an address, around them."""
+        """Return SQL for ids of people without braces, names before addresses and marks in long numbers."""
         word, values = self.table.word(column), self.table.profile[column]
         if values.holds("email") and any(value.endswith((">", ")")) for value in values.values if value):
             return f"coalesce(nullif(regexp_extract({word}, '[<(] *([^<( ]+@[^>) ]+)', 1), ''), {word})"
+        if values.holds("grouped"):
+            return f"regexp_replace({word}, '[ \u00a0-]', '', 'g')"
         return f"trim({word}, '{{}}')" if values.holds("code") else word
 
     def phones(self, column: str) -> set[str]:
