@@ -1395,3 +1395,23 @@ def test_columns_may_be_the_names_of_fields_in_xml(read):
     )
     text = f'<resultset xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">{rows}</resultset>'
     assert read(text, name="orders.xml")[0] == {"1": 1.5, "2": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("header", "state", "other", "values"),
+    [
+        ("Бюджет", "Успешно реализовано", "Закрыто и не реализовано", {"1": 450.0}),
+        ("Budget", "Gewonnen", "Verloren", {"1": 450.0}),
+        ("Budget", "bezahlt", "storniert", {"1": None}),
+    ],
+)
+def test_the_budget_is_the_value_of_deals_only(tmp_path, header, state, other, values):
+    """Of a lead, it is what somebody wrote in a form."""
+    (tmp_path / "deals.csv").write_text(
+        f"id,email,created at,status,{header},utm_source,utm_medium\n"
+        f"1,ann@x.example,2025-09-01 10:00,{state},450,google,cpc\n"
+        f"2,bob@x.example,2025-09-02 10:00,{other},800,google,cpc\n"
+    )
+    events = at.read_journeys(tmp_path / "deals.csv").events
+    amounts = events.get("statistics.revenue", pd.Series([None] * len(events)))
+    assert dict(zip(events["event.sourceId"], amounts, strict=True)) == values

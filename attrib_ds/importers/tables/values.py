@@ -31,7 +31,7 @@ def find_value(table: OwnTable, named: Mapping[str, Named], *, has_own_table: bo
     InvalidRequest
         If two columns have decimals and no name tells which is the amount.
     """
-    column = find_column(table, "value", named, required=False)
+    column = find_column(table, "value", named, required=False) or _budget_of(table)
     if column is not None or table.format is not None or not has_own_table:
         return column
     found = [
@@ -46,6 +46,16 @@ def find_value(table: OwnTable, named: Mapping[str, Named], *, has_own_table: bo
     if len(found) > 1:
         check_equal(table, "value", found)
     return next(iter(found), None)
+
+
+def _budget_of(table: OwnTable) -> str | None:
+    """Return the only column of budgets, if the rows are deals, and say it: it has what a deal is worth."""
+    held = table.profile.values()
+    found = [each.name for each in held if evidence.weight("budget", each.name) > 0 and each.holds("amount")]
+    if len(found) != 1 or not rows.Rows(table.connection, table.source, found).has_deals():
+        return None
+    table.say(f"the value of a deal is its {found[0]}")
+    return found[0]
 
 
 def find_quantity(table: OwnTable, named: Mapping[str, Named], amount: str | None) -> str | None:
