@@ -144,3 +144,14 @@ def test_columns_of_one_table_are_no_people_because_they_meet_themselves():
     })  # fmt: skip
     with pytest.raises(errors.InvalidRequest, match="no column that looks like the user; columns: "):
         read_journeys(views, conversion_page="/thanks")
+
+
+def test_sums_without_people_are_named_beside_touchpoints_with_them(tmp_path):
+    (tmp_path / "touches.csv").write_text("member_no,channel,at\nM700,Web,2025-03-01\nM701,App,2025-03-02\n")
+    (tmp_path / "stores.csv").write_text(
+        "Store,Month,Net sales\nAirport,2025-03-31,15241.50\nCity,2025-03-31,980.25\n"
+    )
+    with pytest.raises(
+        errors.InvalidRequest, match="No column of stores.csv has the people .* sums without people"
+    ):
+        read_journeys(tmp_path / "touches.csv", tmp_path / "stores.csv")

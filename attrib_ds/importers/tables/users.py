@@ -53,11 +53,26 @@ def user_columns(
     # If one table has addresses and the other has nobody, the other one lacks them.
     for each in sorted(range(2), key=lambda each: bool(emails[each])):
         if not any(chosen[each]):
-            column = next(iter(emails[each]), None) or find_column(
-                tables[each], "user", named, called=called[each]
-            )
+            try:
+                column = next(iter(emails[each]), None) or find_column(
+                    tables[each], "user", named, called=called[each]
+                )
+            except InvalidRequest as error:
+                raise error if any(map(any, chosen)) else _without_people(tables, error) from error
             chosen[each] = (column, None)
     return chosen
+
+
+def _without_people(tables: tuple[OwnTable, OwnTable], error: InvalidRequest) -> InvalidRequest:
+    """Return the error for two tables that have no name of people and share no values."""
+    first, second = (table.name for table in tables)
+    if first == second:
+        return error
+    return InvalidRequest(
+        f"{error}. No column of {second} has the people of a column of {first} either; if its rows are sums "
+        "without people, export the orders themselves",
+        field="user",
+    )
 
 
 #: Distinct people of the conversions that are looked for among the touchpoints.
