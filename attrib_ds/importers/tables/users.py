@@ -141,14 +141,16 @@ def _people_by_values(tables: tuple[OwnTable, OwnTable]) -> tuple[str, str] | No
         If two pairs meet alike and no name tells which has the people.
     """
     pairs, short = [], []
+    is_apart = tables[0].header != tables[1].header
     for first, second in product(*(table.people.candidates()[:_MOST_COLUMNS] for table in tables)):
         share = _meeting(tables, (first.name, second.name))
         if share >= _LEAST_SHARE:
             is_sure = first.holds("email") or first.holds("code")
             points = [max(0, evidence.weight("user", each.name)) for each in (first, second)]
-            # Any column of one table meets itself.
-            is_other = first.name != second.name or first.values != second.values
-            if not is_other and first.distinct == first.filled:
+            # Any column of one table meets itself; ids of its rows are no people.
+            is_other = is_apart or first.name != second.name or first.values != second.values
+            is_called = any(points) or first.holds("email")
+            if not is_other and not is_called and first.distinct == first.filled:
                 continue
             is_alike = is_other and evidence.words_of(first.name) == evidence.words_of(second.name)
             is_long = is_other and first.holds("long") and second.holds("long")
