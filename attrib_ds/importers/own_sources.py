@@ -17,6 +17,7 @@ from attrib_ds.importers.tables.candidates import candidates
 from attrib_ds.importers.tables.divided import Mark, mark_of_orders
 from attrib_ds.importers.tables.nodes import LEVEL_NAMES, find_node, find_views, level_of
 from attrib_ds.importers.tables.own_table import OwnTable
+from attrib_ds.importers.tables.roles import sums_of
 from attrib_ds.records import export_tables, sources
 from attrib_ds.traffic.channel_rules import COLUMN_NAMES
 from attrib_ds.traffic.sources import CLICK_IDS
@@ -218,7 +219,7 @@ def alone(
         has_orders = any(each.filled > _HALF * each.rows for each in ids) or _has_leads(table)
         has_orders = has_orders and not candidates(table, "flag")
         has_orders = has_orders and not {"flag", "touch"} & {*reading.columns}
-        has_orders = has_orders and not _has_views(table, reading)
+        has_orders = has_orders and not _has_views(table, reading) and not sums_of(table)
     node = names_of(reading.columns.get("node", ()))
     has_orders = has_orders and not (node and table.format)
     own = OwnSource(table, node if table.format is None else None) if has_orders else None

@@ -1415,3 +1415,50 @@ def test_the_budget_is_the_value_of_deals_only(tmp_path, header, state, other, v
     events = at.read_journeys(tmp_path / "deals.csv").events
     amounts = events.get("statistics.revenue", pd.Series([None] * len(events)))
     assert dict(zip(events["event.sourceId"], amounts, strict=True)) == values
+
+
+def test_ids_of_the_sales_of_refunds_are_no_statuses(read, recwarn):
+    text = "order_id,type,created_at,email,amount,refunded_transaction_id\n" + "".join(
+        f"b{n},{kind},2025-09-0{n}T08:00:00Z,ann@x.example,{amount},{of}\n"
+        for n, kind, amount, of in (
+            (1, "sale", "9.50", ""),
+            (2, "sale", "8.50", ""),
+            (3, "credit", "8.50", "b2"),
+        )
+    )
+    assert sum(read(text)[0].values()) == 9.5
+    assert not any("do not say which rows are paid" in str(each.message) for each in recwarn)
+
+
+SUMS = [
+    "Date,Session source / medium,Sessions,Transactions,Purchase revenue",
+    "Tag,Quelle,Sitzungen,Transaktionen,Umsatz",
+    "Fecha,Fuente,Sesiones,Compras,Ingresos",
+]
+
+
+@pytest.mark.parametrize("header", SUMS)
+def test_sums_by_day_and_source_have_no_people(header, tmp_path):
+    rows = [
+        (day, source, 90 + day, day % 3, f"{day}.50")
+        for day in range(3, 9)
+        for source in ("google / cpc", "x / email")
+    ]
+    text = "\n".join([header, *(f"2025-03-0{day},{','.join(map(str, of))}" for day, *of in rows)])
+    (tmp_path / "report.csv").write_text(text + "\n", encoding="utf-8")
+    with pytest.raises(InvalidRequest, match="one row per visit or contact"):
+        at.read_journeys(tmp_path / "report.csv")
+
+
+def test_addresses_of_networks_are_people_only_if_someone_says_so(tmp_path):
+    visits, orders = tmp_path / "log.csv", tmp_path / "orders.csv"
+    visits.write_text(
+        "at,link,ip_address\n2025-08-20 08:00,bio,198.51.100.20\n2025-08-21 08:00,flyer,198.51.100.21\n"
+    )
+    orders.write_text("id,ip,total,date\n1,198.51.100.20,5.50,2025-09-03\n2,198.51.100.21,6.50,2025-09-04\n")
+    with pytest.raises(InvalidRequest, match="only IP addresses") as refused:
+        at.read_journeys(visits, orders)
+    named = {"user": "ip_address", "conversion_user": "ip"}
+    assert str(named) in str(refused.value)
+    journeys = at.read_journeys(visits, orders, reading=at.Reading(columns=named))
+    assert len(journeys.users) == 2

@@ -275,3 +275,45 @@ def test_the_category_is_the_node_of_a_log_of_mails_in_json(read):
         {"A-1": ("u-1@x.example", 20.5)},
         [("u-1@x.example", "March", "09-01 08:00"), ("u-2@x.example", "April", "09-02 08:00")],
     )
+
+
+@pytest.mark.parametrize(
+    ("encodings", "header"),
+    [
+        ("cp1252 mac_roman cp850", "Zeitpunkt;E-Mail;Geschäftsjahr;Größenklasse;Schlüssel"),
+        ("cp1252 mac_roman cp850", "Horodatage;Courriel;Média;Étape;Prénom"),
+        ("cp1252 mac_roman cp850", "Momento;Correo;Campaña;Categoría;Situación"),
+        ("cp1252 mac_roman", "Momento;E-mail;Modalità;Attività;Società"),
+        ("cp1252", "Data;E-mail;Origem;Mídia;Campanha"),
+        ("cp1252 mac_roman cp850", "Momento;E-mail;Promoção;Conteúdo;Negócio"),
+        ("cp1252 mac_roman", "Tid;E-post;Värde;Köpare;Länk"),
+        ("cp1252", "Tid;E-mail;Værdi;Sæson;Kundenøgle"),
+        ("cp1252 mac_roman cp850", "Aika;Kävijä;Sähköposti;Määrä;Lähde"),
+        ("cp1250 iso8859_2 cp852", "Czas;E-mail;Łączna kwota;Żródło;Płeć"),
+        ("cp1250 iso8859_2 cp852", "Čas;E-mail;Příjemce;Kampaň;Částka"),
+        ("cp1250 iso8859_2", "Čas;E-mail;Kampaň;Dátum;Predajňa"),
+        ("cp1250 iso8859_2 cp852", "Időpont;E-mail;Forrás;Médium;Kampány"),
+        ("cp1250 iso8859_2", "Vrijeme;E-mail;Tražilica;Plaćanje;Košarica"),
+        ("cp1254 cp857", "Zaman;E-posta;Mağaza;Müşteri adı;Çağrı"),
+        ("cp1251 koi8_r cp866", "Время;E-mail;Рекламная кампания;Выручка"),
+        ("cp1251 koi8_u", "Час;E-mail;Рекламна кампанія;Виручка"),
+        ("cp1251", "Време;E-mail;Рекламна кампания;Стойност"),
+        ("cp1253 iso8859_7", "Χρόνος;E-mail;Διαφήμιση;Αξία"),
+        ("cp1257", "Laikas;E. paštas;Pirkėjo šalis;Žiniasklaida"),
+        ("cp1257", "Laiks;E-pasts;Pircēja valsts;Kampaņa"),
+        ("cp1257", "Aeg;E-post;Põhjus;Müügikoht;Jõulud"),
+        ("cp932 euc_jp", "時刻;メールアドレス;広告媒体;売上"),
+        ("gb18030", "时刻;邮件地址;广告来源;销售额"),
+    ],
+)
+def test_letters_that_occur_together_tell_encodings(encodings, header, tmp_path):
+    for encoding in encodings.split():
+        (tmp_path / "a.csv").write_bytes(f"{header}\n1;a@x.example;x;y;z\n".encode(encoding))
+        found = files._encoding(tmp_path / "a.csv", "conversions", None, [])
+        assert header.encode(encoding).decode(found) == header
+
+
+def test_a_letter_between_digits_is_a_mark_of_thousands(tmp_path):
+    """Mac Roman reads the apostrophe of Windows as í."""
+    (tmp_path / "a.csv").write_bytes("Nr;Betrag CHF\n1;2’400.00\n".encode("cp1252"))
+    assert files._encoding(tmp_path / "a.csv", "conversions", None, []) == "cp1252"

@@ -127,3 +127,18 @@ def test_an_unknown_word_behind_a_time_is_no_zone(read):
 def test_a_zone_that_nobody_knows_is_refused(read):
     with pytest.raises(InvalidRequest, match="timezone: 'IST' is not allowed; allowed: an offset or a place"):
         read("created", LOCAL, timezone="IST")
+
+
+@pytest.mark.parametrize(("zone", "expected"), [("CDT", "13:15"), ("CET", "07:15"), ("IST", None)])
+def test_abbreviations_to_the_right_of_times_are_their_zones(write, zone, expected):
+    """IST is in Israel, India or Ireland, and nothing here says which."""
+    visits = write("visits.csv", "email,visited_at,channel\nann@x.example,2025-08-20T08:00:00Z,Search\n")
+    rows = f"order_id,Created Datetime,Created Timezone,email,amount\n7,2025-09-03 08:15:00,{zone},ann@x.example,5.50\n"
+    orders = write("orders.csv", rows)
+    if expected is None:
+        with pytest.warns(InputWarning, match="Created Timezone"):
+            events = read_files(visits, orders).events
+        expected = "08:15"
+    else:
+        events = read_files(visits, orders).events
+    assert f"{events['eventDate'][0]:%H:%M}" == expected

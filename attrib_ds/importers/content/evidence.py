@@ -37,6 +37,8 @@ EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 #: A name before the address of a person.
 _NAME_AND_EMAIL: Final = re.compile(r"[^@<(]*[<(] *[^@<(\s]+@[^@\s]+\.[^@\s]+ *[>)]")
 _ADDRESS: Final = re.compile(r"https?://[^/ ]")
+#: Addresses of networks.
+_NETWORK: Final = re.compile(r"(\d{1,3}\.){3}\d{1,3}|(?=.*:.*:)[0-9a-f:]{3,39}(?<!:\d\d)", re.I)
 _CODE: Final = re.compile(
     r"\{?[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}\}?|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}", re.I
 )
@@ -52,7 +54,9 @@ _CLOCK: Final = re.compile(
 )
 _MOST: Final = 0.9
 #: Kinds of values that cannot be ids.
-_NO_IDS: Final = ("instant", "clock", "address", "path", "currency", "medium", "source", "tagged", "pair")
+_NO_IDS: Final = (
+    *("instant", "clock", "address", "path", "currency", "medium", "source", "tagged", "pair", "network"),
+)
 #: Voicing marks of Japanese letters. Unlike accents, they are kept.
 _VOICED: Final = "\u3099\u309a"
 #: What may stand before the name of a level.
@@ -150,6 +154,7 @@ KINDS: Final[dict[str, Callable[[str], object]]] = {
     "address": _ADDRESS.match,
     "path": lambda text: text.startswith("/"),
     "phone": _looks_like_phone,
+    "network": _NETWORK.fullmatch,
     "code": _CODE.fullmatch,
     "grouped": lambda text: _GROUPED.fullmatch(text) and not written_values.looks_like_instant(text),
     "float": _FLOAT_ID.fullmatch,

@@ -8,11 +8,11 @@ import sqlite3
 import string
 import unicodedata
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from html.parser import HTMLParser
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -35,6 +35,11 @@ _PRICE: Final = "(?<![^\\s,;|\"'(+-])({0})\\s?-?\\d|\\d\\s?({0})(?![^\\s,;|\"').
 _THOUSANDS: Final = r"(?<!\w)\d{{1,3}}{}\d{{3}}(?!\w)"
 _LETTERS: Final = Path(__file__).with_name("letters.tsv").read_text(encoding="utf-8").splitlines()[2:]
 _OF_DOS, _RARE = {"cp850", "cp852", "cp857", "cp866"}, 0.4
+#: Points between two readings that are alike; of a pair of letters, and of none; words in ASCII for a point.
+_NEAR, _HIGHEST, _NO_PAIR, _PLAIN = 0.05, 9, -3, 20
+#: A letter between digits, and letters of the East between others: other encodings look like this.
+_AMONG_DIGITS: Final = re.compile(r"\d(?![\x00-\x7fªº])[^\W\d_]\d")
+_AMONG_LETTERS: Final = re.compile(r"[A-Za-z][^\x00-\x7f]+[a-z]")
 _WORD: Final = re.compile(r"[^\s\d,;|\"'.()\[\]:/<>=-]+")
 _START_BYTES: Final = 1 << 16
 _MOST_BYTES: Final = 1 << 28
@@ -408,15 +413,18 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
     scores: dict[str, tuple[float, str]] = {}
     readings: dict[str, tuple[str, set[str], set[str]]] = {}
     for line in _LETTERS:
-        encodings, letters, listed = line.split("\t")
+        _, encodings, letters, listed, joined = line.split("\t")
         words = {*listed.split()}
+        pairs = {joined[at : at + 2]: int(joined[at + 2]) for at in range(0, len(joined), 3)}
         for encoding in encodings.split():
             if encoding not in readings:
                 readings[encoding] = _words_in(content, encoding)
             text, foreign, plain = readings[encoding]
             score = _score(foreign, letters or encoding, words)
+            if score and pairs:
+                score += sum(_likeness(word, pairs) for word in foreign) / len(foreign)
             # Words of ASCII decide between languages whose letters fit alike.
-            score += len(words & plain) / 1_000
+            score += len(words & plain) / _PLAIN
             score += 2 if score and re.search(_PRICE, text) else 0
             score += 2 if re.search(_THOUSANDS.format("[’\u00a0\u202f]"), text) else 0
             score -= 2 if re.search(_THOUSANDS.format("[À-ÖØ-öø-\u0eff†]"), text) else 0
@@ -434,7 +442,7 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
         )
     best, (score, text) = ranked[0]
     for other, (equal, reading) in ranked[1:]:
-        if equal >= score and reading != text:
+        if equal > score - _NEAR and reading != text:
             first, second = next(
                 pair for pair in zip(text.split(), reading.split(), strict=False) if pair[0] != pair[1]
             )
@@ -443,6 +451,8 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
                 f"pass encoding={best!r} or encoding={other!r}",
                 field="encoding",
             )
+    # Of encodings that read the same, the most common one.
+    best = next(encoding for encoding, (_, reading) in scores.items() if reading == text)
     said.append(f"read as {best}, not UTF-8")
     return best
 
@@ -455,8 +465,15 @@ def _words_in(content: bytes, encoding: str) -> tuple[str, set[str], set[str]]:
         text = content[: error.start].decode(encoding) if error.start >= len(content) - 4 else ""
     if re.search("[\x80-\x9f]", text):
         return "", set(), set()
-    foreign = {word for word in _WORD.findall(text) if not word.isascii()}
+    foreign = {word for word in _WORD.findall(text) if not word.isascii()} | {*_AMONG_DIGITS.findall(text)}
     return text, foreign, {*re.findall("[a-z]{3,}", text.lower())}
+
+
+def _likeness(word: str, pairs: Mapping[str, int]) -> float:
+    """Return how often the pairs of letters of a word occur in a language, if one of them is foreign."""
+    found = [one + other for one, other in pairwise(f" {word.lower()} ") if not (one + other).isascii()]
+    is_word = any(map(str.isalpha, word))
+    return sum(pairs.get(pair, _NO_PAIR) for pair in found) / len(found) / _HIGHEST if is_word else 0
 
 
 def _score(found: Collection[str], letters: str, words: Collection[str]) -> float:
@@ -467,15 +484,16 @@ def _score(found: Collection[str], letters: str, words: Collection[str]) -> floa
     if not found:
         return 0
     if letters in _COMMON:
+        found = [word for word in found if not _AMONG_LETTERS.search(word)]
         eastern = [c for word in found for c in word if c.isalpha() and not c.isascii()]
         common = sum(_is_common(c, *_COMMON[letters]) for c in eastern)
         known = sum(any(each in word for each in words) for word in found)
-        return common / max(1, len(eastern)) + known / len(found)
+        return common / max(1, len(eastern)) + known / max(1, len(found))
     own = {*letters, *letters.upper(), *"€£§°–—’‘“”„«»…\u00a0№"}
     # Only Latin letters stand beside those of ASCII in one word.
     own |= set(string.ascii_letters) if min(letters) < "\u0250" else set()
     fits: int = sum(
-        all(c in own or (c.isascii() and not c.isalpha()) for c in word)
+        all(c in own or (c.isascii() and not c.isalnum()) for c in word)
         and (word.islower() or word.istitle() or word.isupper() or word == word.swapcase())
         for word in found
     )

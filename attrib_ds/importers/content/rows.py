@@ -58,7 +58,7 @@ _ADDRESS: Final = re.compile(
     "city|zip|postal|address|country|plz|cidade|ciudad|ville|citta|pais|paese|miasto|kod"
 )
 #: Seconds since 1970, or parts of a second.
-_COUNT: Final = re.compile(r"\d{10,}")
+_COUNT, _HAS_DIGIT = re.compile(r"\d{10,}"), re.compile(r"\d")
 #: Statuses without words.
 _STATUS_CODE: Final = re.compile(r"\d{1,4}|[A-Z]\d?")
 #: Column with the first instant of a record.
@@ -347,6 +347,9 @@ class Rows:
                 f"GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT {_MOST_SAID}"
             ).fetchall()
             words = [each for (each,) in rows]
+            if evidence.weight("conversion", column) > 0 and all(map(_HAS_DIGIT.search, words)):
+                # The id of another row, such as that of the sale of a refund.
+                continue
             # Beside a refund, numbers are amounts.
             are_numbers = all(map(written_values.looks_like_amount, words))
             is_clear = role in {"undone", "refund"} and not are_numbers

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from attrib_ds import display, errors
-from attrib_ds.importers.columns import COMMON_NAMES, Named, names_of
+from attrib_ds.importers.columns import COMMON_NAMES, Named, folded, names_of
 from attrib_ds.importers.content import evidence
 from attrib_ds.importers.tables.candidates import TWO_DAYS, candidates, is_before
 from attrib_ds.importers.tables.instants import OFFSET
@@ -20,6 +20,7 @@ _LOCAL_TIME: Final = re.compile(
     r"\blocal\b|\bort(s)?zeit|\blocale\b|\blokal|местн|現地|当地|현지|yerel|paikallinen|helyi|miejscow",
     re.IGNORECASE,
 )
+_ZONES: Final = frozenset(map(folded, COMMON_NAMES["zone"]))
 _HALF: Final = 0.5
 #: The hour of a time at the end of a text without AM or PM.
 _HOUR: Final = re.compile(
@@ -134,6 +135,12 @@ def _warn_of_twelve_hours(table: OwnTable, columns: Sequence[str]) -> None:
             )
 
 
+def _names_zone(column: str) -> bool:
+    """Return whether the name of a column ends in one for time zones, such as Created Timezone."""
+    words = evidence.words_of(column)
+    return any("".join(words[at:]) in _ZONES for at in range(len(words)))
+
+
 def take_zone(table: OwnTable) -> None:
     """Read instants in the zones that the column beside them names.
 
@@ -143,7 +150,7 @@ def take_zone(table: OwnTable) -> None:
         If a column of zones is elsewhere or a zone is not known; then it is not used.
     """
     used = table.used()
-    zones = [name for name in table.with_names(COMMON_NAMES["zone"]) if name not in used]
+    zones = [name for name in table.source.columns if _names_zone(name) and name not in used]
     columns = names_of(table.columns["date"])
     if columns[0] in table.instants.read and not table.instants.read[columns[0]].is_written:
         # Counts since 1970 have no zone.

@@ -23,6 +23,11 @@ _REQUIRED: Final = {
 }
 #: How to write instants.
 AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
+#: What to do with sums.
+_NO_SUMS: Final = (
+    "paths need one row per visit or contact, with an id of the person; export those, and pass a summary "
+    "with costs as the spend"
+)
 _HEADER_ROWS: Final = 20
 #: Public files of paths write "conv" and "null".
 _YES: Final = (*rows.YES, "conv")
@@ -66,22 +71,43 @@ def checked(table: OwnTable, role: str, name: Named, called: str) -> str:
     return name
 
 
+def sums_of(table: OwnTable) -> list[str]:
+    """Return the columns of sums of a table without people: by name, or with a row for each day and word."""
+    named = table.with_names(COMMON_NAMES["sum"])
+    if candidates(table, "user"):
+        return []
+    if named:
+        return named
+    filled = [each for each in table.profile.values() if each.filled]
+    days = [each.name for each in filled if each.holds("instant")]
+    amounts = [each for each in filled if each.holds("amount") and each.name not in days]
+    words = [each.name for each in filled if each not in amounts and each.name not in days]
+    # Ids of orders are numbers, too.
+    sums = [
+        each.name
+        for each in amounts
+        if evidence.weight("conversion", each.name) <= 0 or each.distinct < each.filled
+    ]
+    if len(days) != 1 or not words or len(sums) < 2 or len(sums) < len(amounts):
+        return []
+    at = table.instants.moment(days[0])
+    row = ", ".join([at, *map(table.word, words)])
+    count, rows, total = table.scalar(f"[count(DISTINCT {at}), count(DISTINCT ({row})), count(*)]")
+    return sums if count > 1 and 3 * count <= 2 * rows == 2 * total else []
+
+
 def _missing(table: OwnTable, role: str, called: str) -> str:
     """Describe why a table has no column for a role, and what to do about it."""
-    sums = table.with_names(COMMON_NAMES["sum"])
-    is_summary = role == "user" and sums and not candidates(table, "user")
+    sums = sums_of(table) if role == "user" else []
     columns = table.profile.values()
     dated = [each for each in columns if each.filled and evidence.weight("date", each.name) > 0]
     dated.sort(key=lambda each: (each.holds("amount"), -evidence.weight("date", each.name)))
     like = sorted(table.source.columns, key=lambda column: -_likeness(column, COMMON_NAMES[role]))
     problem = f"{table.name} has no column that looks like the {role}; columns: {ten(like)}"
     way = _how_to_name(called)
-    if is_summary:
+    if sums:
         problem = f"{table.name} is a summary: it has sums ({ten(sums)}) and no column of people"
-        way = (
-            "paths need one row per visit or contact, with an id of the person; export those, and pass a "
-            f"summary with costs as the spend; if a column has people, {way}"
-        )
+        way = f"{_NO_SUMS}; if a column has people, {way}"
     elif role == "date" and dated:
         example = display.printable(repr(table.values(dated[0].name)[0]))
         problem = f"{example} in the column {dated[0].name!r} of {table.name} cannot be read as a date"

@@ -50,6 +50,8 @@ def user_columns(
         met = _people_by_values(tables)
         is_better = met is not None and (not share or _meeting(tables, met) > share + _LEAST_SHARE)
         chosen = [(column, None) for column in met or ()] if is_better else chosen
+    if not any(map(any, chosen)):
+        _check_networks(tables)
     # If one table has addresses and the other has nobody, the other one lacks them.
     for each in sorted(range(2), key=lambda each: bool(emails[each])):
         if not any(chosen[each]):
@@ -73,6 +75,19 @@ def _without_people(tables: tuple[OwnTable, OwnTable], error: InvalidRequest) ->
         "without people, export the orders themselves",
         field="user",
     )
+
+
+def _check_networks(tables: tuple[OwnTable, OwnTable]) -> None:
+    """Refuse tables that only share addresses of networks, which are no people."""
+    networks = [[each.name for each in table.profile.values() if each.holds("network")] for table in tables]
+    for user, own in product(*networks):
+        if _meeting(tables, (user, own)) >= _LEAST_SHARE:
+            raise InvalidRequest(
+                f"touchpoints: the files share no people, only IP addresses ({user!r} with {own!r}): several "
+                "people may have one, and one person several. Add a column with an id of the person, or take "
+                f"addresses for people with columns={{'user': {user!r}, 'conversion_user': {own!r}}}",
+                field="user",
+            )
 
 
 #: Distinct people of the conversions that are looked for among the touchpoints.
