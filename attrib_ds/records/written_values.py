@@ -613,16 +613,19 @@ _CALLED: Final = {name: code for code, names in _rows_of("currency_names.tsv") f
 
 
 @cache
-def currency_called(word: str) -> str | None:
-    """Return the code of a currency for its code, name or sign, or None.
+def currency_called(word: str, shared: str | None = None) -> str | None:
+    """Return the code of a currency for its code, name or sign, that of signs of several, or None.
 
     Examples
     --------
     >>> [currency_called(word) for word in ("Euro", "US-Dollar", "грн.", "złoty polski", "kr", "Dollar")]
     ['EUR', 'USD', 'UAH', 'PLN', None, None]
+    >>> currency_called("kr", "SEK")
+    'SEK'
     """
     name = re.sub(r"[\s.'’()-]+", " ", word.casefold()).strip()
-    return code_beside(word.strip()) or _CALLED.get(name)
+    is_shared = word.strip().lower().rstrip(".") in _MARKS
+    return code_beside(word.strip()) or _CALLED.get(name) or (shared if is_shared else None)
 
 
 @dataclass(frozen=True)

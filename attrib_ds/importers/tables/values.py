@@ -299,14 +299,16 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
     word = table.word(column)
     words = table.scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)") or []
     codes = {
-        each: sources.literal(known) for each in sorted(words) if (known := currency_called(each)) is not None
+        each: sources.literal(known)
+        for each in sorted(words)
+        if (known := currency_called(each, code)) is not None
     }
     own = sources.cases(word, codes, "CAST(NULL AS VARCHAR)")
     table.select["currency"] = own if code is None else f"coalesce({own}, {sources.literal(code)})"
     amount = table.select.get("value", table.select.get("spend"))
     if amount is not None:
         is_unknown = f"{word} IS NOT NULL AND {own} IS NULL AND {amount} IS NOT NULL"
-        table.reject(is_unknown, column, f"is not {NO_SIGN}")
+        table.reject(is_unknown, column, f"is not {NO_SIGN}; pass currency= to say which they mean")
         if code is None and "spend" in table.select:
             table.reject(f"{word} IS NULL AND {amount} IS NOT NULL", column, "is missing")
 
