@@ -37,8 +37,7 @@ _LETTERS: Final = Path(__file__).with_name("letters.tsv").read_text(encoding="ut
 _OF_DOS, _RARE = {"cp850", "cp852", "cp857", "cp866"}, 0.4
 #: Points between two readings that are alike; of a pair of letters, and of none; words in ASCII for a point.
 _NEAR, _HIGHEST, _NO_PAIR, _PLAIN = 0.05, 9, -3, 20
-#: A letter between digits, and letters of the East between others: other encodings look like this.
-_AMONG_DIGITS: Final = re.compile(r"\d(?![\x00-\x7fªº])[^\W\d_]\d")
+#: Letters of the East between others: other encodings look like this.
 _AMONG_LETTERS: Final = re.compile(r"[A-Za-z][^\x00-\x7f]+[a-z]")
 _WORD: Final = re.compile(r"[^\s\d,;|\"'.()\[\]:/<>=-]+")
 _START_BYTES: Final = 1 << 16
@@ -465,7 +464,7 @@ def _words_in(content: bytes, encoding: str) -> tuple[str, set[str], set[str]]:
         text = content[: error.start].decode(encoding) if error.start >= len(content) - 4 else ""
     if re.search("[\x80-\x9f]", text):
         return "", set(), set()
-    foreign = {word for word in _WORD.findall(text) if not word.isascii()} | {*_AMONG_DIGITS.findall(text)}
+    foreign = {word for word in _WORD.findall(text) if not word.isascii()}
     return text, foreign, {*re.findall("[a-z]{3,}", text.lower())}
 
 
@@ -493,7 +492,7 @@ def _score(found: Collection[str], letters: str, words: Collection[str]) -> floa
     # Only Latin letters stand beside those of ASCII in one word.
     own |= set(string.ascii_letters) if min(letters) < "\u0250" else set()
     fits: int = sum(
-        all(c in own or (c.isascii() and not c.isalnum()) for c in word)
+        all(c in own or (c.isascii() and not c.isalpha()) for c in word)
         and (word.islower() or word.istitle() or word.isupper() or word == word.swapcase())
         for word in found
     )
