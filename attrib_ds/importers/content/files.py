@@ -15,7 +15,7 @@ from html.parser import HTMLParser
 from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import msgspec
@@ -31,8 +31,9 @@ from attrib_ds.records.sources import ROW, Source, literal, quoted
 
 #: A number with the sign of a currency.
 _PRICE: Final = "(?<![^\\s,;|\"'(+-])({0})\\s?-?\\d|\\d\\s?({0})(?![^\\s,;|\"').-])".format("|".join(SIGNS))
-#: What stands between thousands: an apostrophe or a blank, and in other encodings a letter.
-_THOUSANDS: Final = r"(?<!\w)\d{{1,3}}{}\d{{3}}(?!\w)"
+#: Apostrophes and blanks between thousands, which are letters in other encodings. They come before the digits on
+#: their left, since searches for single characters are fast.
+_THOUSANDS: Final = r"{}(?:(?<=(?<!\w)\d.)|(?<=(?<!\w)\d\d.)|(?<=(?<!\w)\d\d\d.))\d{{3}}(?!\w)"
 _LETTERS: Final = Path(__file__).with_name("letters.tsv").read_text(encoding="utf-8").splitlines()[2:]
 _OF_DOS, _RARE = {"cp850", "cp852", "cp857", "cp866"}, 0.4
 #: Points between two readings that are alike; of a pair of letters, and of none; words in ASCII for a point.
@@ -410,23 +411,21 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
     with text_files.open_binary(path) as file:
         content = file.read(_START_BYTES * 16)
     scores: dict[str, tuple[float, str]] = {}
-    readings: dict[str, tuple[str, set[str], set[str]]] = {}
+    readings: dict[str, _Text] = {}
     for line in _LETTERS:
         _, encodings, letters, listed, joined = line.split("\t")
         words = {*listed.split()}
         pairs = {joined[at : at + 2]: int(joined[at + 2]) for at in range(0, len(joined), 3)}
         for encoding in encodings.split():
             if encoding not in readings:
-                readings[encoding] = _words_in(content, encoding)
-            text, foreign, plain = readings[encoding]
+                readings[encoding] = _decoded(content, encoding)
+            text, foreign, plain, has_prices, thousands = readings[encoding]
             score = _score(foreign, letters or encoding, words)
             if score and pairs:
                 score += sum(_likeness(word, pairs) for word in foreign) / len(foreign)
             # Words of ASCII decide between languages whose letters fit alike.
             score += len(words & plain) / _PLAIN
-            score += 2 if score and re.search(_PRICE, text) else 0
-            score += 2 if re.search(_THOUSANDS.format("[’\u00a0\u202f]"), text) else 0
-            score -= 2 if re.search(_THOUSANDS.format("[À-ÖØ-öø-\u0eff†]"), text) else 0
+            score += (2 if score and has_prices else 0) + thousands
             # Those of DOS are rare.
             score -= _RARE if encoding in _OF_DOS else 0
             if score > scores.get(encoding, (-1.0, ""))[0]:
@@ -456,16 +455,38 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
     return best
 
 
-def _words_in(content: bytes, encoding: str) -> tuple[str, set[str], set[str]]:
-    """Return the start of a text in an encoding, its words with foreign letters and those in ASCII."""
+class _Text(NamedTuple):
+    """Text of a file in one encoding, and what speaks for the encoding in every language.
+
+    Attributes
+    ----------
+    foreign, plain : set of str
+        Words with letters outside ASCII, and words in ASCII.
+    has_prices : bool
+        Whether an amount has the sign of a currency.
+    thousands : int
+        Points for an apostrophe or a blank between thousands; negative for a letter there.
+    """
+
+    text: str
+    foreign: set[str]
+    plain: set[str]
+    has_prices: bool
+    thousands: int
+
+
+def _decoded(content: bytes, encoding: str) -> _Text:
+    """Decode the start of a file; the text is empty if it cannot be in the encoding."""
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
         text = content[: error.start].decode(encoding) if error.start >= len(content) - 4 else ""
-    if re.search("[\x80-\x9f]", text):
-        return "", set(), set()
+    text = "" if re.search("[\x80-\x9f]", text) else text
     foreign = {word for word in _WORD.findall(text) if not word.isascii()}
-    return text, foreign, {*re.findall("[a-z]{3,}", text.lower())}
+    plain = {*re.findall("[a-z]{3,}", text.lower())}
+    thousands = 2 * bool(re.search(_THOUSANDS.format("[’\u00a0\u202f]"), text))
+    thousands -= 2 * bool(re.search(_THOUSANDS.format("[À-ÖØ-öø-\u0eff†]"), text))
+    return _Text(text, foreign, plain, bool(re.search(_PRICE, text)), thousands)
 
 
 def _likeness(word: str, pairs: Mapping[str, int]) -> float:
