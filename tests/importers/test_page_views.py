@@ -225,7 +225,7 @@ def test_an_export_of_matomo_has_the_same_nodes_beside_orders():
     ],
 )
 def test_a_log_with_fields_of_requests_is_an_access_log(fields, mark, agent, tmp_path):
-    """A style sheet, a form that is sent, a page that is missing and a crawler are no views."""
+    """Style sheets, submitted forms, missing pages and crawlers do not count as page views."""
     lines = [
         ("10:00:00", "203.0.113.5", "/", "utm_source=mail&utm_medium=email", "GET 200"),
         ("10:00:01", "203.0.113.5", "/a.css", "-", "GET 200"),

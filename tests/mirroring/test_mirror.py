@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, timedelta
 
 import pandas as pd
@@ -191,6 +191,19 @@ def remote(shop, tmp_path, stack, **others):
     create_key(tmp_path / "there", key, projects=None)
     url = stack.enter_context(running(tmp_path / "there", options=ServerOptions(rate_limits=None)))
     return at.connect("shop", url=url, key=key, **others)
+
+
+@contextmanager
+def mirrored_without(operation, shop, tmp_path):
+    """Yield a mirror of a service that lacks an operation."""
+    routes = tmp_path / "routes.toml"
+    routes.write_text(f'[{operation}]\npath = "/projects/{{projectId}}/nowhere"\n')
+    with (
+        ExitStack() as stack,
+        remote(shop, tmp_path, stack, routes=routes) as source,
+        at.sync(source, ":memory:") as mirror,
+    ):
+        yield mirror
 
 
 @pytest.mark.large
@@ -424,18 +437,12 @@ def test_a_user_who_is_gone_when_events_are_read_has_none(shop, tmp_path, monkey
 
     def as_other_services_do(project, operation, **arguments):
         if arguments.get("id") == gone:
-            raise errors.NotFound(f"there is no user {gone!r}")
+            raise errors.NotFound(f"user {gone!r} not found")
         return list_all(project, operation, **arguments)
 
     monkeypatch.setattr(mirroring, "_users_with_events", lambda *arguments: [*find(*arguments), gone])
     monkeypatch.setattr(mirroring, "list_all", as_other_services_do)
-    routes = tmp_path / "routes.toml"
-    routes.write_text('[search_events]\npath = "/projects/{projectId}/nowhere"\n')
-    with (
-        ExitStack() as stack,
-        remote(shop, tmp_path, stack, routes=routes) as source,
-        at.sync(source, ":memory:") as mirror,
-    ):
+    with mirrored_without("search_events", shop, tmp_path) as mirror:
         pd.testing.assert_frame_equal(credits(mirror), credits(shop))
 
 
@@ -443,13 +450,7 @@ def test_a_user_who_is_gone_when_events_are_read_has_none(shop, tmp_path, monkey
 @pytest.mark.large
 @pytest.mark.slow
 def test_a_service_that_knows_no_tree_is_mirrored_without_it(shop, tmp_path):
-    routes = tmp_path / "routes.toml"
-    routes.write_text('[list_nodes]\npath = "/projects/{projectId}/nowhere"\n')
-    with (
-        ExitStack() as stack,
-        remote(shop, tmp_path, stack, routes=routes) as source,
-        at.sync(source, ":memory:") as mirror,
-    ):
+    with mirrored_without("list_nodes", shop, tmp_path) as mirror:
         nodes = at.list_nodes(mirror).set_index("_id")
         assert {"letter", "direct"} < set(nodes.index)
         assert set(nodes["type"]) == {"channel"}

@@ -37,7 +37,7 @@ EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 #: A name before the address of a person.
 _NAME_AND_EMAIL: Final = re.compile(r"[^@<(]*[<(] *[^@<(\s]+@[^@\s]+\.[^@\s]+ *[>)]")
 _ADDRESS: Final = re.compile(r"https?://[^/ ]")
-#: Addresses of networks.
+#: IP addresses.
 _NETWORK: Final = re.compile(r"(\d{1,3}\.){3}\d{1,3}|(?=.*:.*:)[0-9a-f:]{3,39}(?<!:\d\d)", re.I)
 _CODE: Final = re.compile(
     r"\{?[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}\}?|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}", re.I

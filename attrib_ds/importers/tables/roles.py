@@ -23,11 +23,6 @@ _REQUIRED: Final = {
 }
 #: How to write instants.
 AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
-#: What to do with sums.
-_NO_SUMS: Final = (
-    "paths need one row per visit or contact, with an id of the person; export those, and pass a summary "
-    "with costs as the spend"
-)
 _HEADER_ROWS: Final = 20
 #: Public files of paths write "conv" and "null".
 _YES: Final = (*rows.YES, "conv")
@@ -107,7 +102,10 @@ def _missing(table: OwnTable, role: str, called: str) -> str:
     way = _how_to_name(called)
     if sums:
         problem = f"{table.name} is a summary: it has sums ({ten(sums)}) and no column of people"
-        way = f"{_NO_SUMS}; if a column has people, {way}"
+        way = (
+            "paths need one row per visit or contact, with an id of the person; export those, and pass a "
+            f"summary with costs as the spend; if a column has people, {way}"
+        )
     elif role == "date" and dated:
         example = display.printable(repr(table.values(dated[0].name)[0]))
         problem = f"{example} in the column {dated[0].name!r} of {table.name} cannot be read as a date"

@@ -78,7 +78,7 @@ def _without_people(tables: tuple[OwnTable, OwnTable], error: InvalidRequest) ->
 
 
 def _check_networks(tables: tuple[OwnTable, OwnTable]) -> None:
-    """Refuse tables that only share addresses of networks, which are no people."""
+    """Refuse two tables that share only IP addresses, which do not identify people."""
     networks = [[each.name for each in table.profile.values() if each.holds("network")] for table in tables]
     for user, own in product(*networks):
         if _meeting(tables, (user, own)) >= _LEAST_SHARE:
@@ -162,7 +162,7 @@ def _people_by_values(tables: tuple[OwnTable, OwnTable]) -> tuple[str, str] | No
         if share >= _LEAST_SHARE:
             is_sure = first.holds("email") or first.holds("code")
             points = [max(0, evidence.weight("user", each.name)) for each in (first, second)]
-            # Any column of one table meets itself; ids of its rows are no people.
+            # In a single table each column matches itself, and row ids are not people.
             is_other = is_apart or first.name != second.name or first.values != second.values
             is_called = any(points) or first.holds("email")
             if not is_other and not is_called and first.distinct == first.filled:
