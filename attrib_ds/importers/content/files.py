@@ -31,8 +31,8 @@ from attrib_ds.records.sources import ROW, Source, literal, quoted
 
 #: A number with the sign of a currency.
 _PRICE: Final = "(?<![^\\s,;|\"'(+-])({0})\\s?-?\\d|\\d\\s?({0})(?![^\\s,;|\"').-])".format("|".join(SIGNS))
-#: Apostrophes and blanks between thousands, which are letters in other encodings. They come before the digits on
-#: their left, since searches for single characters are fast.
+#: Apostrophes and blanks between thousands, which are letters in other encodings. They come before the digits
+#: on their left, since searches for single characters are fast.
 _THOUSANDS: Final = r"{}(?:(?<=(?<!\w)\d.)|(?<=(?<!\w)\d\d.)|(?<=(?<!\w)\d\d\d.))\d{{3}}(?!\w)"
 _LETTERS: Final = Path(__file__).with_name("letters.tsv").read_text(encoding="utf-8").splitlines()[2:]
 _OF_DOS, _RARE = {"cp850", "cp852", "cp857", "cp866"}, 0.4
