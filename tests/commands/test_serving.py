@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 import pytest
+import requests
 from support.http_caller import TIMEOUT, Caller, ask_token, token_of
 from support.older_keys import grow_older
 
@@ -24,10 +25,17 @@ SEARCH = {"fields": [], "sqlQuery": "SELECT _id FROM users"}
 @contextmanager
 def serving(home, *options, by=()):
     """Serve a folder with the command, run by another one; yield the URL."""
+    with started(home, *options, by=by) as lines:
+        yield next(lines).split()[-1]
+
+
+@contextmanager
+def started(home, *options, by=()):
+    """Serve a folder as :func:`serving` does; yield the lines that the server prints."""
     command = [*by, sys.executable, "-m", "attrib_ds", "serve", "--home", str(home), "--port", "0", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            yield process.stdout.readline().split()[-1]
+            yield process.stdout
         finally:
             os.kill(process.pid, signal.SIGTERM)
             process.communicate(timeout=TIMEOUT)
@@ -225,6 +233,13 @@ def test_an_endpoint_of_metrics_is_a_port_or_an_address_and_a_port(port, capsys)
     with pytest.raises(SystemExit, match="2"):
         main(["serve", "--metrics", port])
     assert "expected a port, such as 9100" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+def test_a_server_with_a_public_address_tells_where_it_listens(tmp_path):
+    with started(tmp_path, "--url", "https://attribution.example") as lines:
+        own = next(line.split()[-1] for line in lines if "listens on" in line)
+        assert requests.get(f"{own}/health/live", timeout=TIMEOUT).json() == {"status": "live"}
 
 
 @pytest.mark.large

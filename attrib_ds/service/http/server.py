@@ -46,7 +46,8 @@ _BACKLOG: Final = 1_024
 _SECONDS_OF_TURN: Final = 0.001
 #: Objects that requests in flight may hold before the garbage collector looks at them.
 _ALLOCATIONS_TO_COLLECT: Final = 50_000
-_Announce = Callable[[str], object]
+#: Takes the address for clients, and the one where the server listens.
+_Announce = Callable[[str, str], object]
 
 
 def serve(
@@ -115,7 +116,7 @@ def collect(
         If the settings or the folder cannot be read, or the port cannot be used.
     """
 
-    def announce(address: str) -> None:
+    def announce(_: str, address: str) -> None:
         _write(f"attrib-ds collects at {address}", f"  script {address}/t.js  {tracking_script().integrity}")
 
     # It has no tokens, whose audience is an address of the server.
@@ -167,7 +168,7 @@ def running(
     is_ready = threading.Event()
     addresses: list[str] = []
 
-    def announce(address: str) -> None:
+    def announce(address: str, _: str) -> None:
         addresses.append(address)
         is_ready.set()
 
@@ -220,7 +221,8 @@ def _prepared(
             stack.enter_context(served(metrics, *options.metrics))
             count = metrics.count
         actual_port = listening.getsockname()[1]
-        address = (url or _origin(host, actual_port)).rstrip("/")
+        own = _origin(host, actual_port)
+        address = (url or own).rstrip("/")
         # Clients may use any name of this machine.
         names = _LOOPBACK if url is None and host in _LOOPBACK else ()
         token_path = f"{BASES['auth']}{OPERATIONS['exchange_token'].path}"
@@ -230,7 +232,7 @@ def _prepared(
             accounts,
             token_urls={f"{origin}{token_path}" for origin in origins},
             options=options,
-            ready=lambda: announce(address),
+            ready=lambda: announce(address, own),
             count=count,
             crowd=lambda: len(server.server_state.connections) / _MOST_CONNECTIONS,
         )
@@ -362,13 +364,15 @@ def _origin(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _print(address: str) -> None:
+def _print(address: str, own: str) -> None:
+    listens = [f"  listens on {own}"] if own != address else []
     _write(
         f"attrib-ds serves {address}",
         f"  v1     {address}/api/v1",
         f"  v2     {address}/api/v2",
         f"  auth   {address}/auth",
         f"  script {address}/t.js  {tracking_script().integrity}",
+        *listens,
     )
 
 
