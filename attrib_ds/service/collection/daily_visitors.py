@@ -246,9 +246,12 @@ def in_rounds(connection: Connection, hits: str, browsers: Mapping[str, str]) ->
 
 def assign_pages(connection: Connection, hits: str, now: datetime) -> None:
     """Give the tracker ids of pages, which events have, to the users of the ids of the day."""
+    # A browser that keeps an id by now has left its address to others: its earlier page views, which come
+    # again, tell nothing of who is there.
     query = (
         f"SELECT DISTINCT otherTrackerId, trackerId FROM {hits} "
-        f"WHERE otherTrackerId <> '' AND NOT {is_kept('trackerId')} ORDER BY ALL"
+        f"WHERE otherTrackerId <> '' AND NOT {is_kept('trackerId')} "
+        f"AND id NOT IN (SELECT id FROM temp.known_hits WHERE {is_kept('trackerId')}) ORDER BY ALL"
     )
     pages = connection.execute(query).fetchall()
     if not pages:

@@ -231,6 +231,12 @@ TOLD = "SELECT list(value ORDER BY value) FROM identities GROUP BY userId ORDER 
     [
         # The page view of the day that arrives after the consent is that of the browser, and the next one is not.
         ([(1, KEPT, 0), (1, DAY, 0), (2, DAY, 1)], [["c-1"], ["day.5f", "p-1"]]),
+        # A page view of before the consent that comes again tells nothing of who has the address now.
+        (
+            [(1, DAY, 0), (1, KEPT, 0), (2, "day.5f p-2", 1), (1, DAY, 0), (3, "day.5f p-3", 2)],
+            [["c-1", "p-1"], ["day.5f", "p-2", "p-3"]],
+        ),
+        ([(1, DAY, 0), (1, KEPT, 0), (1, DAY, 0), (2, "day.5f p-2", 1)], [["c-1", "p-1"], ["day.5f", "p-2"]]),
         # The browser takes its page along. Whoever has the address and user agent afterwards is somebody else.
         ([(1, DAY, 0), (1, KEPT, 0), (2, "day.5f p-2", 1)], [["c-1", "p-1"], ["day.5f", "p-2"]]),
         # Page p-1 was open at two addresses, or under Global Privacy Control too: one visitor, who has another
@@ -244,7 +250,7 @@ TOLD = "SELECT list(value ORDER BY value) FROM identities GROUP BY userId ORDER 
             [["c-1"], ["day.5f", "p-1", "page.p-1"]],
         ),
     ],
-    ids=["late try", "somebody else", "two addresses", "privacy control"],
+    ids=["late try", "again beside", "again before", "somebody else", "two addresses", "privacy control"],
 )
 def test_g239_hits_at_once_have_the_users_of_hits_one_by_one(arrivals, expected):
     sent = [
