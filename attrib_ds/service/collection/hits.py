@@ -158,15 +158,10 @@ class _Portion(NamedTuple):
 
 def _collect(connection: Connection, portion: _Portion, *, project_id: str, ids: tables.HexIds) -> None:
     """Put the taken hits into sessions, inside a transaction; hits that the tables have are left out."""
-    marks = (
-        f"SELECT id AS row, {sources.literal(tombstones.identity_kind(identities.TRACKER))} AS kind, "
-        "trackerId AS "
-        "value, serverDate AS seen"
-    )
-    erased = tombstones.buried_rows(connection, f"({marks} FROM temp.taken_hits)")
+    erased = erased_hits(connection, "temp.taken_hits")
     if erased is not None:
         # Of a person who was erased meanwhile.
-        connection.execute(f"DELETE FROM temp.taken_hits WHERE id IN ({erased})")
+        connection.execute(f"DELETE FROM temp.taken_hits WHERE row IN ({erased})")
     now = instants.now().strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
     if portion.rows["problem"].null_count < portion.rows.num_rows:
         # They are not tried again.
@@ -182,6 +177,16 @@ def _collect(connection: Connection, portion: _Portion, *, project_id: str, ids:
         now=now,
         ids=ids,
     )
+
+
+def erased_hits(connection: Connection, hits: str) -> str | None:
+    """Return the query of the rows of people who were erased after their date; None if nobody ever was."""
+    kinds = {tombstones.identity_kind(identities.TRACKER): "trackerId", tombstones.HIT: "id"}
+    marks = (
+        f"SELECT row, {sources.literal(kind)} AS kind, {name} AS value, serverDate AS seen FROM {hits}"
+        for kind, name in kinds.items()
+    )
+    return tombstones.buried_rows(connection, f"({' UNION ALL '.join(marks)})")
 
 
 def collect_arrivals(

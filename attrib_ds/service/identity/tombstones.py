@@ -20,6 +20,7 @@ _SALT: Final = "tombstoneSalt"
 _SALT_BYTES: Final = 32
 NONCE: Final = "nonce"
 USER: Final = "userId"
+HIT: Final = "hit"
 #: Prefix of the kinds of identities.
 IDENTITY: Final = "identity:"
 

@@ -14,7 +14,7 @@ from attrib_ds.records.person_ids import LOST, nobody_sql
 from attrib_ds.records.sources import Source, literal, quoted
 from attrib_ds.service.campaigns import integrations_of
 from attrib_ds.service.collection import hits, traffic_sources, visitors
-from attrib_ds.service.identity import identities, merging, tombstones
+from attrib_ds.service.identity import identities, merging
 from attrib_ds.service.loading import batch
 from attrib_ds.service.store.tables import HEX_ID, UUID
 from attrib_ds.traffic import agents, channel_rules, sessions
@@ -402,8 +402,8 @@ def _insert_raw_hits(
     project: batch.Project,
     resolved: traffic_sources.ResolvedHits,
 ) -> dict[str, int]:
-    _reject_erased(connection, valid)
     relation = valid.among(resolved.relation)
+    _reject_erased(connection, valid, relation)
     is_collected = _OTHER in valid.staged.columns
     if not is_collected:
         _reject_repeated(connection, valid, relation)
@@ -418,13 +418,9 @@ def _insert_raw_hits(
     )
 
 
-def _reject_erased(connection: Connection, valid: batch.ValidRows) -> None:
+def _reject_erased(connection: Connection, valid: batch.ValidRows, relation: str) -> None:
     """Reject hits of browsers of people who were erased after the date of the hit."""
-    marks = (
-        f"SELECT row, {literal(tombstones.identity_kind(identities.TRACKER))} AS kind, trackerId AS value, "
-        "serverDate AS seen"
-    )
-    erased = tombstones.buried_rows(connection, f"({marks} FROM {valid.rows})")
+    erased = hits.erased_hits(connection, relation)
     if erased is not None:
         reason = literal("trackerId: belongs to a person who was erased after this date")
         valid.reject(connection, f"SELECT row, {reason} FROM ({erased})")

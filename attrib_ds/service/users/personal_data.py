@@ -121,7 +121,10 @@ def erase(connection: Connection, id: str, mode: str, date: datetime) -> None:
     erase_events(connection, claims, date)
     trackers = [value for kind, value in marks if kind == tombstones.identity_kind(identities.TRACKER)]
     for table in ("pending_hits", "trashed_hits"):
-        connection.execute(f"DELETE FROM {table} WHERE trackerId IN (SELECT unnest(?))", [trackers])
+        # Waiting hits have the id of the day or of the page in a second word.
+        connection.execute(
+            f"DELETE FROM {table} WHERE split_part(trackerId, ' ', 1) IN (SELECT unnest(?))", [trackers]
+        )
     connection.execute(
         "DELETE FROM identities WHERE starts_with(kind, ?) AND value IN (SELECT unnest(?))",
         [identities.CLAIMED, [value for _, value in marks]],
@@ -175,6 +178,11 @@ def _read_person(connection: Connection, id: str) -> tuple[set[tuple[str, str]],
     merged = connection.execute("SELECT _id FROM merged_users WHERE userId = ?", [id]).fetchall()
     marks = {(tombstones.identity_kind(kind), value) for kind, value in names}
     marks |= {(tombstones.NONCE, nonce) for (nonce,) in nonces if not tombstones.is_hidden(nonce)}
+    # A hit that is sent again may have another tracker id.
+    hits = connection.execute(
+        "SELECT id FROM hits WHERE sessionId IN (SELECT id FROM temp.own_interactions)"
+    ).fetchall()
+    marks |= {(tombstones.HIT, hit) for (hit,) in hits}
     marks |= {(tombstones.USER, user) for user in (id, *(merged_id for (merged_id,) in merged))}
     anonymous = "SELECT * FROM events WHERE isAnonymous AND _id NOT IN (SELECT id FROM temp.own_events)"
     query = identities.identities_query(connection, identities.of_events(f"({anonymous})"), also="_id")

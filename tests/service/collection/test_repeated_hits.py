@@ -24,6 +24,7 @@ from attrib_ds.service.consistency_check import run_checks
 from attrib_ds.service.http.server import ServerOptions, running
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.tables import insert_records
 from attrib_ds.sql_results import read_arrow
 
 SECONDS = 30
@@ -170,6 +171,32 @@ def test_a_page_has_the_campaign_of_its_landing_page_only_while_that_is_lost(way
                 (each,) for each in sources
             ]
             assert findings(store) == []
+
+
+@pytest.mark.parametrize("mode", ["anonymise", "delete"])
+@pytest.mark.parametrize("way", WAYS)
+def test_g209_a_hit_of_an_erased_person_does_not_return_under_another_id(way, mode):
+    """The person agreed on the page; the first try had the ids of the day and of the page."""
+    with closing(Service.open("shop", ":memory:")) as service:
+        store = service._store
+        collect(store, [record(1, DAY)], [record(1, KEPT)])
+        ((user,),) = rows(store, "SELECT userId FROM interactions")
+        send(service, "delete_user", id=user, mode=mode)
+        for tracker in (DAY, KEPT, EVENING, OTHER):
+            WAYS[way](store, [record(1, tracker)])
+        assert rows(store, "SELECT count(*) FROM hits WHERE trackerId IS NOT NULL") == [(0,)]
+        assert rows(store, "SELECT count(*) FROM interactions") == [(int(mode == "anonymise"),)]
+        assert rows(store, "SELECT count(*) FROM identities") == [(0,)]
+
+
+def test_an_erased_person_leaves_no_waiting_hit():
+    with closing(Service.open("shop", ":memory:")) as service:
+        store = service._store
+        collect(store, [record(1, KEPT)])
+        store.write(lambda connection: insert_records(connection, "pending_hits", [record(2, KEPT)]))
+        ((user,),) = rows(store, "SELECT userId FROM interactions")
+        send(service, "delete_user", id=user, mode="delete")
+        assert rows(store, "SELECT count(*) FROM pending_hits") == [(0,)]
 
 
 @pytest.mark.slow
