@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections import defaultdict
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -69,6 +68,7 @@ tries = st.fixed_dictionaries(
         "minutes": st.sampled_from([0, 0, 1, 2, 5, 29, 40, 200, 3 * 24 * 60]),
     }
 )
+ALIKE = {"address": ADDRESSES[0], "agent": AGENTS[0], "signal": {}}
 attempts = st.lists(tries, min_size=1, max_size=4)
 
 
@@ -122,15 +122,14 @@ FROM events JOIN raw_events USING (_id) ORDER BY nonce
 class Embedded(RuleBasedStateMachine):
     """One embedded project."""
 
-    @initialize(is_calm=st.booleans())
-    def open(self, is_calm):
-        self.is_calm = is_calm
+    @initialize(is_calm=st.booleans(), are_pages_apart=st.booleans())
+    def open(self, is_calm, are_pages_apart):
+        self.is_calm, self.are_pages_apart = is_calm, are_pages_apart
         self.stack = ExitStack()
         self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
         self.file = self.folder / "shop.duckdb"
         self.parts = Folder.open(self.folder / "parts", argument="parts")
         self.arrivals, self.is_changed, self.is_merged, self.people = [], False, False, set()
-        self.pages = defaultdict(set)
         # One second apart, and each visit at its own.
         self.now = datetime.now(UTC).replace(microsecond=0, tzinfo=None) - timedelta(hours=1)
         self.service = prepared(self.file)
@@ -155,10 +154,13 @@ class Embedded(RuleBasedStateMachine):
 
     @rule(drawn=visits, attempts=attempts)
     def view(self, drawn, attempts):
+        if self.are_pages_apart:
+            # Everybody has one address and user agent.
+            drawn = {**drawn, "page": f"p-{drawn['number']}"}
+            attempts = [{**ALIKE, "minutes": each["minutes"], "keeps": each["keeps"]} for each in attempts]
         for visit in ({**drawn, **each} for each in attempts):
             record = self.accepted(visit)
             self.arrivals.append(record)
-            self.pages[visit["number"]].add(visit["page"])
             if visit["way"] == "collected":
                 self.service.start_hit(record).result(SECONDS)
                 continue
@@ -267,12 +269,12 @@ class Embedded(RuleBasedStateMachine):
                 assert found[0] == expected[0] or (is_of_day(expected[0]) and not is_of_day(found[0]))
             if not self.is_merged and len(self.people) < 2:
                 self.compare_with_all_at_once()
-            if all(len(pages) == 1 for pages in self.pages.values()):
+            if self.are_pages_apart:
                 self.send_everything_again()
         self.compare_with_one_load()
 
     def send_everything_again(self):
-        """Send every hit again; nothing changes. A hit of two pages may tell that both are of one browser."""
+        """Send every hit again; nothing changes. If hits had several pages, it would tell more of their browsers."""
         before = self.rows(USERS), self.rows(HITS)
         for arrived in [self.service.start_hit(record) for record in self.arrivals]:
             arrived.result(SECONDS)
@@ -352,7 +354,7 @@ class Served(Embedded):
 
     @initialize()
     def open(self):
-        super().open(is_calm=True)
+        super().open(is_calm=True, are_pages_apart=False)
         self.service.close()
         self.serve()
 
