@@ -53,6 +53,8 @@ _CLOCK: Final = re.compile(
     r"|\d\d\.\d\d\.\d\d"
 )
 _MOST: Final = 0.9
+#: Rows from which on one value in all of them tells nothing.
+_FEW_ROWS: Final = 4
 #: Kinds of values that cannot be ids.
 _NO_IDS: Final = (
     *("instant", "clock", "address", "path", "currency", "medium", "source", "tagged", "pair", "network"),
@@ -114,6 +116,11 @@ class Column:
     def holds(self, kind: str) -> bool:
         """Return whether nearly all values are of a kind."""
         return self.filled > 0 and self.shares[kind] >= _MOST
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all rows have one value, such as the instant of an export or the seller of each sale."""
+        return self.distinct == 1 and self.rows >= _FEW_ROWS
 
     def may_be_id(self, *others: str) -> bool:
         """Return whether the values may be ids: not amounts, instants or words, nor of other kinds."""

@@ -148,7 +148,7 @@ def _dates(
         strong, looser = (
             [name for name in names if name in later or not later] for names in (strong, looser)
         )
-    strong = sorted(strong, key=partial(_is_constant, table))
+    strong = sorted(strong, key=lambda name: table.profile[name].is_constant)
     looser = _first_made(table, looser) if not strong else looser
     return [*_closed(table, [name for _, name in found]), *strong, *looser]
 
@@ -251,23 +251,18 @@ def _rises(table: OwnTable, column: str) -> bool:
     return bool(found)
 
 
-def _is_constant(table: OwnTable, column: str) -> bool:
-    """Return whether all rows have one value, such as the instant of an export."""
-    return table.profile[column].distinct == 1 and table.profile[column].rows >= _LEAST_ROWS
-
-
 def _first_made(table: OwnTable, columns: Sequence[str]) -> list[str]:
     """Return columns of instants, the one that tells when something was made first.
 
     It is the one that no other one is before in nearly every row: payments and changes follow.
     """
-    columns = sorted(columns, key=partial(_is_constant, table))
+    columns = sorted(columns, key=lambda name: table.profile[name].is_constant)
     if len(columns) < 2:
         return columns
     points = [evidence.weight("date", name) for name in columns]
     # A clear name decides alone.
     best = [name for name, each in zip(columns, points, strict=True) if each > 5 or points[0] < 6]
-    held = [table.profile[name] for name in best if not _is_constant(table, name)][:_MOST_RIVALS]
+    held = [table.profile[name] for name in best if not table.profile[name].is_constant][:_MOST_RIVALS]
     held = [each for each in held if each.filled >= _MOSTLY * max(each.filled for each in held)]
     at = {each.name: table.instants.moment(each.name) for each in held}
     days = {name for name, moment in at.items() if table.instants.are_days(moment)}

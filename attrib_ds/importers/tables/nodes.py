@@ -32,7 +32,25 @@ _OTHER_SOURCES: Final = frozenset(["data", "event", "file", "import", "payment",
 def find_node(
     table: OwnTable, named: Mapping[str, Named], *, required: bool = True, called: str = "node"
 ) -> list[str]:
-    """Return the columns of a node: those named, one of nodes, those of a source, or one of its parts."""
+    """Return the columns of a node: those named, one of nodes, those of a source, or one of its parts.
+
+    A column with one value in all rows gives way to one with the answers or publishers of the rows.
+    """
+    found = _named_node(table, named, required=required, called=called)
+    if "node" in named or table.format is not None or table.argument == "spend":
+        return found
+    if found and all(table.profile[name].is_constant for name in found):
+        others = _answers([each for each in table.profile.values() if 1 < each.distinct < each.filled])
+        if others:
+            table.levels.clear()
+            table.say(f"the node is {others[0]}, as {found[0]} is the same in all rows")
+            return others
+    return found
+
+
+def _named_node(
+    table: OwnTable, named: Mapping[str, Named], *, required: bool, called: str
+) -> list[str]:
     given = named.get("node")
     if given is not None:
         table.levels.clear()
@@ -171,14 +189,7 @@ def _levels_by_content(table: OwnTable) -> list[str]:
             for level in levels
         }
     if not any(by_name.values()):
-        # Such as the answers to how someone heard of a shop, or names of links and codes.
-        points = {
-            each.name: [evidence.weight(role, each.name) for role in ("question", "link", "placement")]
-            for each in columns
-            if not each.holds("amount")
-        }
-        best = max(points, key=lambda name: points[name], default=None)
-        return [best] if best is not None and any(points[best]) else []
+        return _answers(columns)
     for level in levels[:2]:
         # Such as a medium under a name that is not known.
         by_name[level] = by_name[level] or [
@@ -208,6 +219,17 @@ def _levels_by_content(table: OwnTable) -> list[str]:
             and not each.holds("amount")
         ]
     return found
+
+
+def _answers(columns: Sequence[evidence.Column]) -> list[str]:
+    """Return the column of answers to how someone heard of a shop, or else of links, codes or publishers."""
+    points = {
+        each.name: [evidence.weight(role, each.name) for role in ("question", "link", "placement")]
+        for each in columns
+        if not each.holds("amount")
+    }
+    best = max(points, key=lambda name: points[name], default=None)
+    return [best] if best is not None and any(points[best]) else []
 
 
 def split_pairs(table: OwnTable) -> None:

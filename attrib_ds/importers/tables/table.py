@@ -170,11 +170,15 @@ class Table:
         return [value for (value,) in rows]
 
     def emails(self) -> list[str]:
-        """Return the columns with email addresses of people."""
+        """Return the columns with email addresses of people, those with several before the one of a host."""
         own = [column for column in self.in_format("user") if "email" in folded(column)]
         if not self.in_format("user"):
             own = self.in_format("email") or self.with_names(COMMON_NAMES["email"])
-        return list(filter(self.is_filled, own))
+        found = list(filter(self.is_filled, own))
+        if found and all(self.profile[name].is_constant for name in found):
+            others = [each for each in self.profile.values() if each.holds("email") and not each.is_constant]
+            found = [*(each.name for each in others), *found]
+        return found
 
 
 def ten(names: Sequence[str]) -> str:

@@ -246,6 +246,8 @@ def _filled(table: OwnTable, *, is_device: bool | None = None) -> list[str]:
         for column in candidates(table, "user")
         if is_device is None or (folded(column) != _SESSION and (folded(column) in _DEVICES) == is_device)
         if table.is_filled(column)
+        # The address of a host or a seller stands in all rows.
+        if not (table.profile[column].is_constant and column in table.emails()[1:])
     ]
 
 

@@ -22,6 +22,8 @@ NO_AMOUNT: Final = re.compile(
     r"|vat|tax|shipping|discount|rate|percent|time|date|timestamp|units)$|^(.*[^a-z])?ts$"
 )
 
+_ROUND: Final = re.compile(r"\d0([.,]00?)?\D*$")
+
 
 def find_value(table: OwnTable, named: Mapping[str, Named], *, has_own_table: bool) -> str | None:
     """Return the column of the amounts: by its name, or as the only one with decimals.
@@ -31,31 +33,30 @@ def find_value(table: OwnTable, named: Mapping[str, Named], *, has_own_table: bo
     InvalidRequest
         If two columns have decimals and no name tells which is the amount.
     """
-    column = find_column(table, "value", named, required=False) or _budget_of(table)
+    column = find_column(table, "value", named, required=False)
     if column is not None or table.format is not None or not has_own_table:
         return column
-    found = [
-        name
-        for name in table.amounts.money.sample
-        if table.profile[name].has_decimals
-        and evidence.weight("value", name) == 0
-        and name not in table.amounts.money.totals.taxes
-        and not table.profile[name].holds("float")
-        and not NO_AMOUNT.match(name.casefold())
-    ]
-    if len(found) > 1:
-        check_equal(table, "value", found)
-    return next(iter(found), None)
-
-
-def _budget_of(table: OwnTable) -> str | None:
-    """Return the only column of budgets, if the rows are deals, and say it: it has what a deal is worth."""
-    held = table.profile.values()
-    found = [each.name for each in held if evidence.weight("budget", each.name) > 0 and each.holds("amount")]
-    if len(found) != 1 or not rows.Rows(table.connection, table.source, found).has_deals():
+    amounts = [table.profile[name] for name in table.amounts.money.sample]
+    amounts = [each for each in amounts if not NO_AMOUNT.match(each.name.casefold())]
+    found = [each.name for each in amounts if each.has_decimals and not each.holds("float")]
+    found = [name for name in found if name not in table.amounts.money.totals.taxes]
+    clear = [name for name in found if evidence.weight("value", name) == 0]
+    if clear:
+        if len(clear) > 1:
+            check_equal(table, "value", clear)
+        return clear[0]
+    if not found and rows.Rows(table.connection, table.source, ()).has_deals():
+        found = [each.name for each in amounts if _are_round(each)]
+    if len(found) != 1:
         return None
-    table.say(f"the value of a deal is its {found[0]}")
+    table.say(f"the value is {found[0]}, the only column of amounts")
     return found[0]
+
+
+def _are_round(column: evidence.Column) -> bool:
+    """Return whether most numbers are round, as what people expect of deals is, and ids are not."""
+    numbers = [value for value in column.values if value and value.strip("0.,")]
+    return 2 * sum(bool(_ROUND.search(number)) for number in numbers) > len(numbers)
 
 
 def find_quantity(table: OwnTable, named: Mapping[str, Named], amount: str | None) -> str | None:
