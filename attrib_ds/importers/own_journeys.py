@@ -269,6 +269,7 @@ def _read_both(
         connection, touchpoints if conversions is None else conversions, "conversions", formats
     )
     tables.append(table)
+    table.instants.beside, touch_table.instants.beside = touch_table.instants, table.instants
     if single is None and touch_table.header == table.header:
         # Other lists or parts of the same file are other rows.
         _check_same(touchpoints, conversions)

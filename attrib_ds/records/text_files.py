@@ -128,8 +128,10 @@ def copy_delimited(
     first, last = _unnamed(path, encoding, names, delimiter, above) if tolerant else ([], [])
     has_row_names = bool(first) or names[:1] == [""]
     names = [*first, *names, *last]
-    if tolerant and "" in names:
+    if tolerant and ("" in names or len({*names}) < len(names)):
         names = [name or f"Unnamed: {at}" for at, name in enumerate(names)]
+        # As pandas names the second one.
+        names = [name + (f".{count}" if (count := names[:at].count(name)) else "") for at, name in enumerate(names)]
         read = {"skip_rows": above + 1, "column_names": names}
     nulls = ["", "NULL", "\\N"] if tolerant else [""]
     # R writes missing values so, without quotation marks.

@@ -86,9 +86,13 @@ _DAY_NAME: Final = r"^(?:\pL+\.?,?\s+)?"
 _ORDINAL: Final = r"(?:st|nd|rd|th|er|º|ª|\.)?,?"
 #: Years that are read, first and last, as text; 1404 is a year of another calendar.
 _YEARS: Final = "'1900' AND '2200'"
+#: Years of our calendar, and of the era of Japan that began in 2019.
+_YEAR: Final = r"\d{4}|(?:令和|[RＲ])[. ]?\d{1,2}"
+#: What is to be added to years with two digits, and to those of Taiwan, Japan and Thailand, by their pattern.
+_ERAS: Final = {r"\d\d": 2000, r"(民國 ?)?\d{3}": 1911, r"\D+\d{1,2}": 2018, r"25\d\d": -543}
 #: Ways of writing instants: the names of their parts, and their pattern; ``w`` is the name of a month.
 _WAYS: Final = (
-    ("ymdhisfpo", rf"^(\d{{4}})(?:[-/.]|年|년)\s?(\d{{1,2}})(?:[-/.]|月|월)\s?(\d{{1,2}})[.日일]?{_CLOCK}"),
+    ("ymdhisfpo", rf"^({_YEAR})(?:[-/.]|年|년)\s?(\d{{1,2}})(?:[-/.]|月|월)\s?(\d{{1,2}})[.日일]?{_CLOCK}"),
     (
         "ymdhisfo",
         r"^(20\d{2})(0[1-9]|1[0-2])([0-2]\d|3[01])(?:[T ]?(\d{2})(?:(\d{2})(?:(\d{2})(?:[.,](\d+))?)?)?"
@@ -107,6 +111,7 @@ _WAYS: Final = (
         "ymdphisfo",
         rf"^(\d{{4}})[-/.년年]\s?(\d{{1,2}})[-/.월月]\s?(\d{{1,2}})[.일日]?\s*(오전|오후|午前|午後|上午|下午)\s?{_TIME}{_OFFSET}\s*$",
     ),
+    ("ymdhisfpo", rf"^((?:民國 ?)?1[012]\d)[/年]\s?(\d{{1,2}})[/月]\s?(\d{{1,2}})日?{_CLOCK}"),
     ("ymdhisfo", r"^(\d{4})-(\d\d)-(\d\d)-(\d\d)\.(\d\d)\.(\d\d)(?:\.(\d+))?( ?)$"),
     ("wdhisoy", r"^\pL{3} (\pL{3}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2}) (?:([A-Z]{3,4}|[+-]\d{4}) )?(\d{4})$"),
     ("wdhisyo", r"^\pL{3} (\pL{3}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2}) (\d{4}) ([+-]\d{4})$"),
@@ -197,7 +202,7 @@ def instants(
 
 def _ways_of(text: str) -> list[int]:
     """Return the numbers of the patterns that fit a text, and of the unit if it is a count."""
-    if _PLAIN_INSTANT.fullmatch(text):
+    if _PLAIN_INSTANT.fullmatch(text) and text[:2] != "25":
         return [_INSTANT]
     unit = count_since_1970(text)
     ways = [number for number, pattern in enumerate(_PATTERNS) if pattern.match(text)]
@@ -321,7 +326,11 @@ def _assembled(word: str, pattern: str, parts: str, month_names: str, zones: str
     offset = rf"rpad(regexp_replace({digits}, '^([+-]\d\d):?(\d\d)?$', '\1:\2'), 6, '0')"
     zone = f"CASE WHEN part.o = '' THEN '+00:00' WHEN regexp_matches(part.o, '[+-]\\d') THEN {offset} "
     zone += f"WHEN contains(part.o, '/') THEN ' ' || part.o ELSE {zones or _places(())} END"
-    year = "CASE WHEN length(part.y) = 2 THEN '20' || part.y ELSE part.y END"
+    eras = "".join(
+        f" WHEN regexp_full_match(part.y, '{era}') THEN CAST(CAST(ltrim(part.y, '民國令和RＲ. ') AS INT) + {more} AS VARCHAR)"
+        for era, more in _ERAS.items()
+    )
+    year = f"CASE{eras} ELSE part.y END"
     month = month_names if "w" in parts else "part.m"
     two = "lpad(coalesce(nullif({}, ''), '00'), 2, '0')".format
     second = two("part.s") + (
@@ -336,7 +345,7 @@ def _assembled(word: str, pattern: str, parts: str, month_names: str, zones: str
     found = f"regexp_extract({word}, {literal(pattern)}, [{names}])"
     moment = f"make_timestamp(epoch_us(TRY_CAST({text} AS TIMESTAMPTZ)))"
     # Parts are blank where the pattern does not fit.
-    is_year = f"(length(part.y) = 2 OR part.y BETWEEN {_YEARS})"
+    is_year = f"({year}) BETWEEN {_YEARS}"
     return f"list_transform([{found}], lambda part: CASE WHEN {is_year} THEN {moment} END)[1]"
 
 
@@ -608,6 +617,42 @@ def code_beside(word: str) -> str | None:
     return _MARKS.get(word.lower().rstrip("."))
 
 
+#: Code, currency and shared signs of countries, by their codes and names.
+_COUNTRIES: Final = {
+    name: (code, currency, signs.split())
+    for code, currency, signs, names in _rows_of("countries.tsv")
+    for name in names.split("|")
+}
+
+
+def country_called(word: str) -> str | None:
+    """Return the code of a country for its code or name, of those with a currency or zone of a shared name.
+
+    Examples
+    --------
+    >>> [country_called(word) for word in ("USA", "India", "Sverige", "Elsewhere")]
+    ['US', 'IN', 'SE', None]
+    """
+    return _COUNTRIES.get(word.strip().lower(), (None,))[0]
+
+
+def currency_of(country: str, mark: str) -> str | None:
+    """Return the currency of a country, if its sign is the one that several share.
+
+    Examples
+    --------
+    >>> currency_of("US", "$"), currency_of("SE", "kr"), currency_of("SE", "$")
+    ('USD', 'SEK', None)
+    """
+    _, currency, signs = _COUNTRIES[country.lower()]
+    return currency if mark in signs else None
+
+
+def is_shared(word: str) -> bool:
+    """Return whether a sign or word beside amounts is that of several currencies."""
+    return _MARKS.get(word.lower().rstrip("."), "") is None
+
+
 #: Codes by the names of currencies.
 _CALLED: Final = {name: code for code, names in _rows_of("currency_names.tsv") for name in names.split("|")}
 
@@ -624,8 +669,7 @@ def currency_called(word: str, shared: str | None = None) -> str | None:
     'SEK'
     """
     name = re.sub(r"[\s.'’()-]+", " ", word.casefold()).strip()
-    is_shared = word.strip().lower().rstrip(".") in _MARKS
-    return code_beside(word.strip()) or _CALLED.get(name) or (shared if is_shared else None)
+    return code_beside(word.strip()) or _CALLED.get(name) or (shared if is_shared(word.strip()) else None)
 
 
 @dataclass(frozen=True)

@@ -243,6 +243,19 @@ def currency_at_end(column: str) -> tuple[str, str | None]:
     return (column, None) if match is None or code is None else (match[1].strip(), code)
 
 
+def sign_in(column: str) -> str | None:
+    """Return the sign at the end of the name of a column, if several currencies share it.
+
+    Examples
+    --------
+    >>> sign_in("Total ($)"), sign_in("Total (€)")
+    ('$', None)
+    """
+    match = _WITH_CURRENCY.fullmatch(column)
+    word = next(filter(None, match.groups()[1:]), "") if match else ""
+    return word if written_values.is_shared(word) else None
+
+
 @cache
 def currencies_in(column: str) -> list[str]:
     """Return the codes of the currencies in the name of a column, the one at its end first.

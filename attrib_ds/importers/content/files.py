@@ -684,8 +684,12 @@ def _note_in(cells: Sequence[str | None]) -> str | None:
 
 
 def _without_index(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
-    """Leave out columns without a name that number the rows or have no value."""
-    gone = []
+    """Leave out columns without a name that number the rows or have no value, and copies of another column."""
+    copies = [name for name in source.columns if name.rpartition(".")[0] in source.columns and name[-1].isdigit()]
+    apart = "bool_and({} IS NOT DISTINCT FROM {})".format
+    equal = [apart(source.text(name), source.text(name.rpartition(".")[0])) for name in copies] or ["NULL"]
+    cells = connection.execute(f"SELECT {', '.join(equal)} FROM {source.relation}").fetchall()[0]
+    gone = [name for name, is_copy in zip(copies, cells, strict=False) if is_copy]
     for name in source.columns:
         if name.startswith("Unnamed: "):
             number = f"TRY_CAST({source.word(name)} AS DOUBLE)"

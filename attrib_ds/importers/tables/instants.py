@@ -18,6 +18,8 @@ _ZONE_IN_NAME: Final = re.compile(
     r"|_([a-z]{3,4})$"
 )
 _ZONE_OF_TIME: Final = re.compile(r":.*?\b([A-Z]{2,5})[)\]]?$")
+#: Letters of codes of countries.
+_LONGEST_CODE: Final = 3
 _MIDNIGHT: Final = "2000-01-01"
 #: Times of day with an offset.
 OFFSET: Final = (
@@ -32,6 +34,8 @@ class Instants:
     ----------
     read : dict of str to written_values.Instants
         How each column that was asked for is written.
+    beside : Instants or None
+        Those of the other file, which may show what this one leaves open.
     shared : dict of str to str
         What is to be said of names of zones that several places share, by column.
     """
@@ -43,6 +47,7 @@ class Instants:
             written_values.zones_of(table.formats.timezone)[0].place if table.formats.timezone else ""
         )
         self._places: dict[str, str] = {}
+        self.beside: Instants | None = None
         self.read: dict[str, written_values.Instants] = {}
         self.shared: dict[str, str] = {}
 
@@ -96,24 +101,39 @@ class Instants:
 
     def place(self, column: str, name: str, zones: Sequence[written_values.Zone]) -> str:
         """Return the one of the zones of a name that something in the table speaks for; empty if none."""
-        found = [zone for zone in zones if zone.place == self._timezone or zone.evidence & self._evidence]
+        beside = self.beside._evidence if self.beside else frozenset()
+        for shows in (self._evidence, beside):
+            found = [zone for zone in zones if zone.place == self._timezone or zone.evidence & shows]
+            if found:
+                break
         found = found or [zone for zone in zones if zone.holds]
         if len(zones) > 1:
             either = " or ".join(f"timezone={zone.place!r}" for zone in zones)
             self.shared[column] = f"{name} is the time of several places; pass {either}"
         if len(found) == 1 < len(zones):
-            shown = ", ".join(sorted(found[0].evidence & self._evidence))
+            shown = ", ".join(sorted(found[0].evidence & (self._evidence | beside)))
             self.shared[column] = f"{name} is {found[0].place}" + (f", as {shown} shows" if shown else "")
         return found[0].place if len(found) == 1 else ""
 
     @cached_property
+    def countries(self) -> frozenset[str]:
+        """The country that all values of a column name, by its code in a column of countries only."""
+        found: set[str | None] = set()
+        for each in self.table.profile.values():
+            is_named = each.name in self.table.with_names(COMMON_NAMES["country"])
+            known = {written_values.country_called(value) for value in each.values if value}
+            is_clear = is_named or min(map(len, filter(None, each.values)), default=0) > _LONGEST_CODE
+            found |= known if len(known) == 1 and is_clear else set()
+        return frozenset(filter(None, found))
+
+    @cached_property
     def _evidence(self) -> frozenset[str]:
         """The country, the currencies and the codes of telephones that all values of their column tell."""
-        found: set[str | None] = set()
+        found: set[str | None] = {*self.countries}
         for each in self.table.profile.values():
             values = {value for value in each.values if value}
             found |= {*evidence.currencies_in(each.name)}
-            if each.holds("currency") or each.name in self.table.with_names(COMMON_NAMES["country"]):
+            if each.holds("currency"):
                 found |= {value.upper() for value in values}
             if each.name in self.amounts.money.sample:
                 found |= {

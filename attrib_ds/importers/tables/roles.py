@@ -44,6 +44,12 @@ def find_column(
     if (name := named.get(role)) is not None:
         return checked(table, role, name, called)
     column = table.best(candidates(table, role))
+    if f"{column}.1" in table.source.columns:
+        raise errors.InvalidRequest(
+            f"{table.argument}: {table.name} has two columns {column!r} with other values; say which with "
+            f"columns={{{called!r}: {column!r}}} or columns={{{called!r}: {f'{column}.1'!r}}}",
+            field=role,
+        )
     is_id = role in {"user", "conversion"}
     if is_id and column is not None and table.source.rows and not table.is_filled(column):
         column = None

@@ -13,7 +13,7 @@ from attrib_ds.importers.tables.candidates import candidates, check_equal
 from attrib_ds.importers.tables.own_table import OwnTable
 from attrib_ds.importers.tables.roles import find_column
 from attrib_ds.records import sources
-from attrib_ds.records.written_values import currency_called
+from attrib_ds.records.written_values import currency_called, currency_of
 
 _CURRENCY: Final = "|".join(["[A-Za-z]{3}", *SIGNS])
 #: Names of numbers that are not amounts of money.
@@ -289,9 +289,8 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
                     "which all amounts are in, or add a column with the currency of each row",
                     field="currency",
                 )
-            if own is None and code is None and _is_american(table, amount):
-                table.say("amounts in $ are read as USD, as dates begin with the month")
-                default = "'USD'"
+            if own is None and code is None:
+                default = _by_place(table, amount)
             default = sources.literal(of_name[0]) if len(of_name) == 1 else default
         if own or default:
             table.select["currency"] = f"coalesce({own or 'NULL'}, {default or 'NULL'})"
@@ -314,8 +313,24 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
             table.reject(f"{word} IS NULL AND {amount} IS NOT NULL", column, "is missing")
 
 
-def _is_american(table: OwnTable, amount: str) -> bool:
-    """Return whether amounts have the sign $, and dates begin with the month."""
-    has_sign = f"coalesce(bool_and(starts_with(ltrim({table.word(amount)}, '(-+'), '$')), false)"
+def _by_place(table: OwnTable, amount: str) -> str | None:
+    """Return SQL of the currency of a sign that several share, by the only country of the rows, and say it.
+
+    Dates that begin with the month are American.
+    """
+    marks = table.scalar(rf"list(DISTINCT regexp_replace({table.word(amount)}, '[-+\d\s.,''’()]', '', 'g'))")
+    marks = [mark for mark in {*marks, evidence.sign_in(amount)} if mark]
+    if len(marks) != 1:
+        return None
     orders = {each.order for each in table.instants.read.values()} - {None}
-    return orders == {"mdy"} and bool(table.scalar(has_sign))
+    beside = table.instants.beside
+    countries = table.instants.countries or (beside.countries if beside else ())
+    shown = f"the country is {', '.join(countries)}"
+    if marks == ["$"] and orders == {"mdy"}:
+        countries, shown = {"US"}, "dates begin with the month"
+    found = {currency_of(country, marks[0].lower().rstrip(".")) for country in countries} - {None}
+    if len(found) != 1:
+        return None
+    ((code,),) = [found]
+    table.say(f"amounts in {marks[0]} are read as {code}, as {shown}")
+    return sources.literal(code)
