@@ -18,6 +18,10 @@ from attrib_ds.records.sources import COMPUTED, Source, cases, literal, quoted
 _STATES: Final = Path(__file__).with_name("states.tsv").read_text(encoding="utf-8").splitlines()[2:]
 _STAGES: Final = Path(__file__).with_name("stages.tsv").read_text(encoding="utf-8").splitlines()[2:]
 _ENDS: Final = {"won": "ended", "lost": "ended"}
+#: What whole words may be classes of.
+_WHOLE: Final = {"status": "status", "outcome": "status", "mail": "mail"}
+#: Letters of a word without its vowels.
+_ABBREVIATION: Final = re.compile("[A-Z][B-DF-HJ-NP-TV-Z]{2,4}")
 #: Different words of a column of statuses, at most; those of one that no name tells.
 _MOST_WORDS, _MOST_UNNAMED, _MOST_SAID = 200, 12, 10
 #: Rows whose words are read at once.
@@ -99,10 +103,14 @@ class Counted:
 
 
 @cache
-def _stages() -> dict[str, str]:
-    """Return the classes of whole statuses."""
+def _stages() -> dict[tuple[str, str], str]:
+    """Return the classes of whole statuses and events of mails, by what they are classes of."""
     rows = (line.split("\t") for line in _STAGES)
-    return {" ".join(evidence.words_of(word)): name for name, words in rows for word in words.split("|")}
+    return {
+        ("mail" if name in {"seen", "unseen"} else "status", " ".join(evidence.words_of(word))): name
+        for name, words in rows
+        for word in words.split("|")
+    }
 
 
 @cache
@@ -127,16 +135,23 @@ def class_of(of: str, word: str) -> str | None:
     ['sale', 'refund', 'fee']
     >>> [class_of("mail", word) for word in ("Geöffnet", "nicht geöffnet", "Délivré", "unread", "Spring")]
     ['seen', 'unseen', 'unseen', 'unseen', None]
+    >>> [class_of("mail", word) for word in ("CLK", "SNT", "SPR")], class_of("status", "RFND")
+    (['seen', 'unseen', None], 'undone')
     """
     folded = " ".join(evidence.words_of(word))
     # Codes of regions are like short words.
-    name = None if _REGION_CODE.fullmatch(word) else _stages().get(folded)
-    if name and of in {"status", "outcome"}:
-        return {"won": "done", "lost": "undone"}.get(name, name) if of == "status" else _ENDS.get(name)
+    name = None if _REGION_CODE.fullmatch(word) else _stages().get((_WHOLE.get(of, ""), folded))
+    if name:
+        return {"won": "done", "lost": "undone"}.get(name, name) if of != "outcome" else _ENDS.get(name)
     opposite = _opposite(folded) if of == "status" else None
     if of == "mail" and (denial := _NOT.match(folded)) and class_of(of, folded[denial.end() :]) == "seen":
         return "unseen"
     name = opposite or next((name for name, pattern in _patterns(of) if pattern.search(folded)), None)
+    if name is None and of in _WHOLE and _ABBREVIATION.fullmatch(word):
+        # Such as CLK, whose letters clicked has in this order.
+        spelled = re.compile(".*".join(word.lower()))
+        found = {class_of(of, each) for each in evidence.WORDS["event"] if spelled.match(each)} - {None}
+        name = found.pop() if len(found) == 1 else None
     return "partly refunded" if name == "undone" and _PARTLY.search(folded) else name
 
 
