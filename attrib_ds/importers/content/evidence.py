@@ -16,6 +16,13 @@ from attrib_ds.records import written_values
 from attrib_ds.records.sources import ROW, Source, quoted
 
 _NAMES: Final = Path(__file__).with_name("names.tsv").read_text(encoding="utf-8").splitlines()[2:]
+_WHOLE: Final = Path(__file__).with_name("headers.tsv").read_text(encoding="utf-8").splitlines()[2:]
+#: How much whole names, joined, speak for a role.
+_HEADERS: Final = {
+    (role, name): int(points)
+    for role, points, names in (line.split("\t") for line in _WHOLE)
+    for name in names.split("|")
+}
 _LISTS: Final = Path(__file__).with_name("words.tsv").read_text(encoding="utf-8").splitlines()[2:]
 #: Values by what they are.
 WORDS: Final = {of: tuple(words.split()) for of, _, words in (line.partition("\t") for line in _LISTS)}
@@ -63,7 +70,7 @@ _NO_IDS: Final = (
 _VOICED: Final = "\u3099\u309a"
 #: What may stand before the name of a level.
 _BEFORE_LEVEL: Final = re.compile(
-    "^(?:(?:utm|session|traffic(?:source(?=source|medium|campaign))?|marketing|mkt|visit|lead|acquisition|attribution|hs|analytics|original|latest"
+    "^(?:(?:utm|session|traffic(?:source(?=source|medium|campaign))?|marketing|mkt|visit|lead|campaign(?=source|medium)|acquisition|attribution|hs|analytics|original|latest"
     "|first|last|sign(?:ificant)?|crossdevice|touch|manual|collected|src)+)?"
 )
 #: Words for a name, before or behind that of a level.
@@ -327,7 +334,7 @@ def weight(role: str, name: str) -> int:
             best = points
         elif each == role and points < 0 and any(map(pattern.match, parts)):
             worst = min(worst, points)
-    return best + worst
+    return max(best + worst, _HEADERS.get((role, *whole), best + worst))
 
 
 @cache
@@ -355,7 +362,7 @@ def names_level(level: str, name: str) -> bool:
     joined |= {each.translate(_LATIN) for each in joined}
     joined |= {_BEFORE_LEVEL.sub("", each) for each in joined}
     joined |= {_OF_NAME.sub("", each) for each in joined}
-    return any(
+    return any((level, each) in _HEADERS for each in joined) or any(
         role == level and points > 0 and any(map(pattern.fullmatch, joined))
         for role, points, pattern, _ in _weights()
     )

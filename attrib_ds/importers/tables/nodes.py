@@ -297,7 +297,7 @@ def find_views(table: OwnTable, named: Mapping[str, Named]) -> tuple[str, str | 
     if "node" in named or any(map(table.is_filled, candidates(table, "node"))):
         return None
     addresses = [each.name for each in table.profile.values() if each.shares["address"] > _HALF]
-    referrers = table.with_names(COLUMN_NAMES["referrer"])
+    referrers = _referrers(table)
     pages = [name for name in table.with_names(COMMON_NAMES["page"]) if name not in referrers]
     page = next((name for name in pages if name in addresses), None)
     others = [name for name in addresses if name not in {page, *pages, *referrers}]
@@ -339,6 +339,16 @@ def find_views(table: OwnTable, named: Mapping[str, Named]) -> tuple[str, str | 
     return None if page is None or is_of_visits else (page, referrer)
 
 
+def _referrers(table: OwnTable) -> list[str]:
+    """Return the columns of referrers, whose names may have words around that one."""
+    return table.with_names(COLUMN_NAMES["referrer"]) or [
+        each.name
+        for each in table.profile.values()
+        if each.shares["address"] > _HALF
+        and any(word.startswith("refer") for word in evidence.words_of(each.name))
+    ]
+
+
 def take_node(table: OwnTable, columns: Sequence[str]) -> None:
     """Select the columns of a node, as the fields of a traffic source that they name."""
     if len(columns) == 1:
@@ -352,7 +362,7 @@ def take_node(table: OwnTable, columns: Sequence[str]) -> None:
         table.select["levels"] = f"CAST(to_json([{', '.join(words)}]) AS VARCHAR)"
         return
     table.select |= {str(level): word for level, word in zip(levels, words, strict=True)}
-    for referrer in table.with_names(COLUMN_NAMES["referrer"])[:1]:
+    for referrer in _referrers(table)[:1]:
         table.columns["referrer"] = referrer
         table.select["referrer"] = table.word(referrer)
     others = [each.name for each in table.unused() if _is_other_source(each)]
