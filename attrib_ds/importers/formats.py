@@ -1,5 +1,6 @@
 """Exports of other services, recognised by their columns: which rows count and where their columns are."""
 
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from attrib_ds import display
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.columns import COMMON_NAMES, folded, inner
 from attrib_ds.importers.content import evidence
-from attrib_ds.records import export_tables, text_files
+from attrib_ds.records import export_tables, text_files, written_values
 from attrib_ds.records.sources import ROW, Source, literal, quoted, selected
 from attrib_ds.traffic.agents import is_bot
 from attrib_ds.traffic.sessions import TIMEOUT
@@ -155,6 +156,7 @@ def recognised(
 
 
 _SITE: Final = "https://site.invalid"
+_FIRST_ROWS: Final = 50
 
 
 def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: str) -> Source:
@@ -170,16 +172,57 @@ def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: 
     return _with_visits(connection, source)
 
 
+#: Values of the columns of a request.
+_AGENT, _METHOD, _STATUS = r"(Mozilla|Opera)/\d.*", "[A-Z]{3,7}", r"[1-5]\d\d"
+
+
 def with_requests(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
-    """Return the page views of a table of requests as those of an access log; another table as it is."""
-    page = next(filter(source.types.__contains__, ("page", "cs-uri-stem")), None)
-    if page is None or not {*export_tables.REQUESTS} <= {*source.columns}:
+    """Return the page views of a table of requests as those of an access log; another table as it is.
+
+    Its columns have addresses and browsers of visitors, instants and pages, and no ids of people.
+    """
+    words = {name: source.word(name) for name in source.columns}
+    agents = ", ".join(f"bool_or(regexp_full_match({word}, '{_AGENT}'))" for word in words.values())
+    query = f"SELECT {agents} FROM (FROM {source.relation} LIMIT {_FIRST_ROWS})"
+    if not any(connection.execute(query).fetchall()[0]):
         return source
+    held = {each.name: each for each in evidence.profiled(connection, source).values() if each.filled}
+
+    def like(pattern: str, *names: str) -> list[str]:
+        return [
+            each.name
+            for each in held.values()
+            if 2 * sum(bool(re.fullmatch(pattern, value)) for value in each.values if value) > each.filled
+            and (not names or {*names} & {*evidence.words_of(each.name)})
+        ]
+
+    referrers = [name for name in held if any(word.startswith("refer") for word in evidence.words_of(name))]
+    found = {
+        "address": [name for name in held if held[name].holds("network")],
+        "agent": like(_AGENT),
+        "date": [name for name in held if held[name].holds("instant") or held[name].holds("moment")],
+        "target": [name for name in like(r"/\S*|https?://\S+") if name not in referrers],
+        "method": like(_METHOD, "method", "verb"),
+        "status": like(_STATUS, "status"),
+        "host": like(r"[\w-]+(\.[\w-]+)+(:\d+)?", "host", "hostname", "vhost"),
+        "person": [name for name in held if "username" in evidence.words_of(name)],
+        "referrer": referrers,
+    }
+    people = [
+        name
+        for name, each in held.items()
+        if evidence.weight("user", name) > 3 and each.may_be_id() and name not in found["person"]
+    ]
+    needed = [found[part] for part in ("address", "agent", "date", "target")]
+    if people or not all(needed) or not (found["method"] or found["status"]):
+        return source
+    parts = {part: words[names[0]] for part, names in found.items() if names}
+    parts["date"] = written_values.instants(connection, source.relation, parts["date"], dayfirst=None).sql
     first = ", ".join(map(source.text, source.columns))
     ((secret,),) = connection.execute(
         f"SELECT sha256(concat_ws(' ', {first})) FROM {source.relation} ORDER BY {quoted(ROW)} LIMIT 1"
     ).fetchall()
-    views = export_tables.open_requests(connection, source, page, site=_SITE, secret=secret)
+    views = export_tables.open_requests(connection, source, parts, site=_SITE, secret=secret)
     return _with_visits(connection, replace(views, first=source.first))
 
 
@@ -196,5 +239,5 @@ def _with_visits(connection: duckdb.DuckDBPyConnection, source: Source) -> Sourc
         f"WITH human AS (SELECT *, {begins} AS goes_on FROM {source.relation} WHERE (userAgent IN ({bots})) "
         f"IS NOT TRUE) SELECT {quoted(ROW)}, trackerId AS log_visitor, trackerId || ' ' || "
         f"count(*) FILTER (goes_on IS NOT TRUE) OVER ({visitor}) AS log_visit, "
-        f"date AS log_date, {page} AS log_page, referrer, person AS log_user FROM human",
+        f"timezone('UTC', date) AS log_date, {page} AS log_page, referrer, person AS log_user FROM human",
     )

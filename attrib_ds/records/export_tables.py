@@ -479,32 +479,22 @@ def open_access_log(
     return _page_views(connection, place, log, _MALFORMED, secret=secret, with_people=with_people)
 
 
-#: Columns of requests in logs with ``#Fields`` of the World Wide Web Consortium, each of which is needed.
-REQUESTS: Final = ("date", "time", "c-ip", "cs(User-Agent)")
-
-
 def open_requests(
-    connection: duckdb.DuckDBPyConnection, source: Source, page: str, *, site: str, secret: str
+    connection: duckdb.DuckDBPyConnection, source: Source, parts: Mapping[str, str], *, site: str, secret: str
 ) -> Source:
-    """Return the page views of a table with the columns ``REQUESTS`` and one of pages, as raw hits."""
+    """Return the page views of a table of requests as raw hits, by SQL of their parts.
 
-    def word(*names: str, otherwise: str = NULL_TEXT) -> str:
-        present = [source.word(each) for each in names if each in source.types]
-        return f"coalesce({', '.join([*present, otherwise])})"
-
-    agent = f"url_decode({source.word('cs(User-Agent)')})"
-    host = word("x-host-header", "cs(Host)", "cs-host", otherwise="''")
+    ``date``, ``address``, ``agent`` and ``target`` are needed; of ``method``, ``status``, ``referrer``,
+    ``person`` and ``host`` those that there are.
+    """
+    given = {"method": "'GET'", "status": "'200'", "host": "''", "person": NULL_TEXT, "referrer": NULL_TEXT}
+    agent = f"url_decode({parts['agent']})"
+    given |= {name: f"coalesce({sql}, {given.get(name, NULL_TEXT)})" for name, sql in parts.items()}
+    given |= {"date": parts["date"], "agent": f"CASE WHEN contains({agent}, ' ') THEN {agent} ELSE replace({agent}, '+', ' ') END"}
+    listed = ", ".join(f"{sql} AS {name}" for name, sql in given.items())
     connection.execute(
-        f"""
-        CREATE TABLE requests AS
-        SELECT {quoted(ROW)} AS row, {source.word("date")} || ' ' || {source.word("time")} AS line,
-            {word("cs-username")} AS person, {host} AS host,
-            {source.word("c-ip")} AS address, {word("sc-status", otherwise="'200'")} AS status,
-            TRY_CAST(line AS TIMESTAMP) AS date, {word("cs-method", otherwise="'GET'")} AS method,
-            {source.word(page)} AS target, {word("cs(Referer)")} AS referrer,
-            CASE WHEN contains({agent}, ' ') THEN {agent} ELSE replace({agent}, '+', ' ') END AS agent
-        FROM {source.relation} WHERE address IS NOT NULL
-        """
+        f"CREATE TABLE requests AS SELECT {quoted(ROW)} AS row, CAST({parts['date']} AS VARCHAR) AS line, {listed} "
+        f"FROM {source.relation} WHERE {parts['address']} IS NOT NULL"
     )
     log, place = AccessLog(Path(), site=site), source.relation.rpartition(".")[0]
     return _page_views(connection, place, log, "is not an instant", secret=secret, with_people=True)[0]

@@ -129,6 +129,11 @@ class Column:
         """Whether all rows have one value, such as the instant of an export or the seller of each sale."""
         return self.distinct == 1 and self.rows >= _FEW_ROWS
 
+    @property
+    def has_amounts(self) -> bool:
+        """Whether some values have another digit than zero, as those of a column in use do."""
+        return not self.is_constant or any(re.search("[1-9]", value) for value in self.values if value)
+
     def may_be_id(self, *others: str) -> bool:
         """Return whether the values may be ids: not amounts, instants or words, nor of other kinds."""
         has_amounts = self.holds("amount") and self.has_decimals

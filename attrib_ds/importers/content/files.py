@@ -16,6 +16,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
+from zipfile import ZipFile
 
 import duckdb
 import msgspec
@@ -52,7 +53,7 @@ _RECORD: Final = re.compile(r"-\[ RECORD \d+ \][-+]*|\*+ \d+\. row \*+")
 _SPANS: Final = re.compile(r"\s*-+( +-+)+\s*")
 _REQUEST: Final = re.compile(rb'^\S+ \S+ (\S+) \[\d+/\w+/\d{4}:[^\]]+\] "[A-Z]+ ')
 _LOG_HEADER: Final = "#Fields:"
-_PARTS_OF_PAGE: Final = ("cs-uri-stem", "cs-uri-query")
+_PARTS_IN_LOG: Final = (("cs-uri-stem", "cs-uri-query", "page", "?"), ("date", "time", "date", " "))
 #: Names of columns in brackets, which JSON and pages have not.
 _IN_BRACKETS: Final = re.compile(
     r"(\{\{?[^{}\[\]\",]+\}\}?|\[[^{}\[\]\",]+\]|<[^<>]+>)[ \"]*[,;\t|][ \"]*[{\[<]"
@@ -127,6 +128,9 @@ def _from_file(
         form = ".xlsx"
     if form == ".xlsx":
         return _of_frame(connection, written_files.read_sheet(path, argument=argument), argument, said)
+    if start.startswith(b"PK\x03\x04") and form is None:
+        if (source := _of_archive(connection, path, argument, encoding, said)) is not None:
+            return source
     if form is not None or start.startswith((b"PK\x03\x04", b"%PDF", b"\xd0\xcf\x11\xe0")):
         return sources.open_source(connection, path, argument=argument, form=form)
     if start.startswith(b"SQLite format 3\0"):
@@ -170,6 +174,21 @@ def _from_file(
     return sources.open_source(
         connection, path, argument=argument, encoding=encoding, form=".csv", tolerant=True
     )
+
+
+def _of_archive(
+    connection: duckdb.DuckDBPyConnection, path: Path, argument: str, encoding: str | None, said: list[str]
+) -> Source | None:
+    """Read the only file in a ZIP archive; None if it has several."""
+    with ZipFile(path) as archive, TemporaryDirectory() as folder:
+        files = [each for each in archive.infolist() if not each.is_dir() and "__MACOSX" not in each.filename]
+        if len(files) != 1:
+            return None
+        if files[0].file_size > _MOST_BYTES:
+            raise OSError(f"{files[0].filename!r} in it has more than {_MOST_BYTES:,} bytes; decompress it first")
+        copy = Path(folder) / Path(files[0].filename).name
+        copy.write_bytes(archive.read(files[0]))
+        return _from_file(connection, copy, argument, encoding, said)
 
 
 def _of_frame(connection: duckdb.DuckDBPyConnection, rows: Any, argument: str, said: list[str]) -> Source:
@@ -303,14 +322,14 @@ def _of_log(text: str) -> pa.Table | None:
     names = next(line for line in lines if line.startswith(_LOG_HEADER))[len(_LOG_HEADER) :].split()
     body = [line for line in lines if line.strip() and not line.startswith("#")]
     rows = [*csv.reader(body, delimiter="\t" if body and "\t" in body[0] else " ")]
-    if {*_PARTS_OF_PAGE} <= {*names}:
-        # The path and the query of a page make one address.
-        path, query = map(names.index, _PARTS_OF_PAGE)
-        names[path] = "page"
-        for row in rows:
-            if len(row) == len(names) and row[query] != "-":
-                row[path] += f"?{row[query]}"
-                row[query] = "-"
+    for first, second, joined, mark in _PARTS_IN_LOG:
+        if {first, second} <= {*names}:
+            at, behind = names.index(first), names.index(second)
+            names[at] = joined
+            for row in rows:
+                if len(row) == len(names) and row[behind] != "-":
+                    row[at] += f"{mark}{row[behind]}"
+                    row[behind] = "-"
     return _table([names, *rows], nulls=("-", ""))
 
 

@@ -85,18 +85,28 @@ def _ids(table: OwnTable, named: Sequence[str]) -> list[str]:
     if known and _OF_CLICK.match(folded(known[0])):
         unique = {each.name for each in columns if each.distinct == each.rows}
         known.sort(key=lambda name: name not in unique or not _OF_ORDER.match(folded(name)))
-    return known
+    # The number of a line has that of its order in its name.
+    orders = [name for name in known if _is_whole(table, name, known[0])]
+    return [*orders, *(name for name in known if name not in orders)]
+
+
+def _is_whole(table: OwnTable, whole: str, line: str) -> bool:
+    """Return whether a column has ids of orders beside one of their lines: fewer ids, and a part of the name."""
+    names = {*evidence.words_of(whole)} < {*evidence.words_of(line)}
+    names = names or (evidence.EASTERN.search(whole) is not None and whole in line)
+    return names and 1 < table.profile[whole].distinct < table.profile[line].distinct
 
 
 def _suited(table: OwnTable, role: str, named: Sequence[str]) -> list[str]:
     """Return the columns whose values suit a role: of common names, of other names, and weak ones."""
     columns = [each for each in table.profile.values() if each.filled]
     if role == "value":
-        # Instants and flags are not amounts.
+        # Instants, flags and columns of zeros are not amounts.
         columns = [
             each
             for each in columns
             if not each.holds("flag") and not (each.holds("count") and evidence.weight("date", each.name) > 0)
+            if each.has_amounts
         ]
     found = evidence.ranked(columns, role, _KINDS[role])
     if role == "value":

@@ -307,6 +307,7 @@ def once_each(table: OwnTable, events: pa.Table) -> tuple[pa.Table, bool]:
     # Rows with ids of their own are lines as soon as the amounts of one conversion differ.
     have_ids = any(each.name in products and each.distinct == each.rows for each in others)
     are_lines = products_differ and (alike < several if have_ids else 2 * alike < several)
+    are_lines = are_lines or (have_ids and any(_has_prices(table, lines, name) for name in products))
     are_totals = alike == several and have_totals
     if not several or are_apart or not (are_copies or are_totals or are_lines):
         return events, False
@@ -329,6 +330,21 @@ def once_each(table: OwnTable, events: pa.Table) -> tuple[pa.Table, bool]:
         "(PARTITION BY conversion ORDER BY row) = 1 ORDER BY row"
     )
     return sql_results.read_arrow(table.connection, kept), False
+
+
+def _has_prices(table: OwnTable, lines: str, product: str) -> bool:
+    """Return whether a product has one value, be it alone in its conversion or one of several rows."""
+    name = sources.quoted(f"of {product}")
+    rows = (
+        f"SELECT {name} AS product, value, count(*) OVER (PARTITION BY conversion) > 1 AS is_one_of "
+        f"FROM items JOIN ({lines}) ON line = items.row WHERE conversion IS NOT NULL AND value > 0"
+    )
+    groups = (
+        f"SELECT count(DISTINCT value) AS n, bool_or(is_one_of) AND bool_or(NOT is_one_of) AS is_in_both "
+        f"FROM ({rows}) GROUP BY product"
+    )
+    query = f"SELECT max(n) = 1 AND count(*) FILTER (is_in_both) > 0 AND count(*) > 1 FROM ({groups})"
+    return bool(table.connection.execute(query).fetchall()[0][0])
 
 
 def warn_of_amounts(table: OwnTable) -> None:

@@ -76,7 +76,12 @@ def _is_exact(table: OwnTable, column: str, day: str) -> bool:
     return (
         evidence.weight("date", column) >= _CLEAR
         and not table.instants.are_days(table.instants.moment(column))
-        and is_before(table, table.instants.moment(day), table.instants.moment(column), by_day=True)
+        and is_before(
+            table,
+            f"{table.instants.moment(day)} - INTERVAL 14 HOUR",  # A day begins before it does in UTC.
+            table.instants.moment(column),
+            by_day=False,
+        )
     )
 
 

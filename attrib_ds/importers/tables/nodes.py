@@ -97,11 +97,24 @@ def left_over(table: OwnTable) -> str | None:
     words = [each.name for each in free if evidence.may_be_node(each)]
     # The category or the name of a message, in a log of mails.
     words = words or [each.name for each in free if evidence.may_be_node(each, "kind", "message")]
+    # What people did with a mail tells less than which one it was.
+    words = [name for name in words if name not in _events_of_mails(table)] or words
     found = [name for name in words if not _is_of_people(table, name)]
     if len(found) != 1:
         return None
     table.say(f"the node is {found[0]}, the only other column of words")
     return found[0]
+
+
+def _events_of_mails(table: OwnTable) -> list[str]:
+    """Return the columns of what happened to mails: several words, all of them such as opened."""
+    read = rows.Rows(table.connection, table.source, ())
+    words = {name: read.few_words(name) for name in table.source.columns}
+    return [
+        name
+        for name, found in words.items()
+        if len(found) > 1 and all(rows.class_of("mail", each) for each in found)
+    ]
 
 
 def _is_of_people(table: OwnTable, column: str) -> bool:
@@ -294,7 +307,7 @@ def find_views(table: OwnTable, named: Mapping[str, Named]) -> tuple[str, str | 
     if table.format is not None:
         own = [table.in_format(role) for role in ("page", "referrer")]
         return (own[0][0], next(iter(own[1]), None)) if table.format.views else None
-    if "node" in named or any(map(table.is_filled, candidates(table, "node"))):
+    if "node" in named or any(map(table.is_filled, candidates(table, "node"))) or _events_of_mails(table):
         return None
     addresses = [each.name for each in table.profile.values() if each.shares["address"] > _HALF]
     referrers = _referrers(table)

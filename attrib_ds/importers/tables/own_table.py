@@ -37,6 +37,8 @@ class OwnTable(Table):
         What columns tell of rows that count, by column.
     less : str
         Column of refunds that the values are less.
+    given_back : str
+        SQL of the condition of rows whose whole value was given back.
     adds_up : bool
         Whether the user has the rows of a conversion added up.
     """
@@ -52,6 +54,7 @@ class OwnTable(Table):
         self.rules: list[tuple[str, str]] = []
         self.counted: dict[str, str] = {}
         self.less = ""
+        self.given_back = "false"
         self.adds_up = False
 
     def used(self) -> set[str]:

@@ -37,7 +37,7 @@ def find_value(table: OwnTable, named: Mapping[str, Named], *, has_own_table: bo
     if column is not None or table.format is not None or not has_own_table:
         return column
     amounts = [table.profile[name] for name in table.amounts.money.sample]
-    amounts = [each for each in amounts if not NO_AMOUNT.match(each.name.casefold())]
+    amounts = [each for each in amounts if each.has_amounts and not NO_AMOUNT.match(each.name.casefold())]
     found = [each.name for each in amounts if each.has_decimals and not each.holds("float")]
     found = [name for name in found if name not in table.amounts.money.totals.taxes]
     clear = [name for name in found if evidence.weight("value", name) == 0]
@@ -241,7 +241,10 @@ def take_less(table: OwnTable, named: Mapping[str, Named]) -> None:
         if table.scalar(f"coalesce(bool_or({is_back}), false)"):
             # Refunds in rows of their own have no value.
             table.select["kind"] = f"CASE WHEN {is_back} THEN 'refund' ELSE 'sale' END"
-        table.select["value"] = f"round(({table.select['value']}) - abs({table.select.pop('refund')}), 6)"
+        value, refund = table.select["value"], f"abs({table.select.pop('refund')})"
+        table.select["value"] = f"round(({value}) - {refund}, 6)"
+        if "refund" not in named:
+            table.given_back = f"coalesce({refund} > 0 AND {table.select['value']} = 0, false)"
 
 
 def _gross_of(table: OwnTable) -> str | None:
