@@ -490,11 +490,14 @@ def open_requests(
     given = {"method": "'GET'", "status": "'200'", "host": "''", "person": NULL_TEXT, "referrer": NULL_TEXT}
     agent = f"url_decode({parts['agent']})"
     given |= {name: f"coalesce({sql}, {given.get(name, NULL_TEXT)})" for name, sql in parts.items()}
-    given |= {"date": parts["date"], "agent": f"CASE WHEN contains({agent}, ' ') THEN {agent} ELSE replace({agent}, '+', ' ') END"}
+    given |= {
+        "date": parts["date"],
+        "agent": f"CASE WHEN contains({agent}, ' ') THEN {agent} ELSE replace({agent}, '+', ' ') END",
+    }
     listed = ", ".join(f"{sql} AS {name}" for name, sql in given.items())
     connection.execute(
-        f"CREATE TABLE requests AS SELECT {quoted(ROW)} AS row, CAST({parts['date']} AS VARCHAR) AS line, {listed} "
-        f"FROM {source.relation} WHERE {parts['address']} IS NOT NULL"
+        f"CREATE TABLE requests AS SELECT {quoted(ROW)} AS row, "
+        f"CAST({parts['date']} AS VARCHAR) AS line, {listed} FROM {source.relation} WHERE {parts['address']} IS NOT NULL"
     )
     log, place = AccessLog(Path(), site=site), source.relation.rpartition(".")[0]
     return _page_views(connection, place, log, "is not an instant", secret=secret, with_people=True)[0]

@@ -131,7 +131,9 @@ def copy_delimited(
     if tolerant and ("" in names or len({*names}) < len(names)):
         names = [name or f"Unnamed: {at}" for at, name in enumerate(names)]
         # As pandas names the second one.
-        names = [name + (f".{count}" if (count := names[:at].count(name)) else "") for at, name in enumerate(names)]
+        names = [
+            name + (f".{count}" if (count := names[:at].count(name)) else "") for at, name in enumerate(names)
+        ]
         read = {"skip_rows": above + 1, "column_names": names}
     nulls = ["", "NULL", "\\N"] if tolerant else [""]
     # R writes missing values so, without quotation marks.

@@ -326,8 +326,9 @@ def _assembled(word: str, pattern: str, parts: str, month_names: str, zones: str
     offset = rf"rpad(regexp_replace({digits}, '^([+-]\d\d):?(\d\d)?$', '\1:\2'), 6, '0')"
     zone = f"CASE WHEN part.o = '' THEN '+00:00' WHEN regexp_matches(part.o, '[+-]\\d') THEN {offset} "
     zone += f"WHEN contains(part.o, '/') THEN ' ' || part.o ELSE {zones or _places(())} END"
+    digits_of_year = "CAST(ltrim(part.y, '民國令和RＲ. ') AS INT)"
     eras = "".join(
-        f" WHEN regexp_full_match(part.y, '{era}') THEN CAST(CAST(ltrim(part.y, '民國令和RＲ. ') AS INT) + {more} AS VARCHAR)"
+        f" WHEN regexp_full_match(part.y, '{era}') THEN CAST({digits_of_year} + {more} AS VARCHAR)"
         for era, more in _ERAS.items()
     )
     year = f"CASE{eras} ELSE part.y END"

@@ -333,13 +333,14 @@ def weight(role: str, name: str) -> int:
     for word in filter(EASTERN.search, words):
         parts |= {word[at : at + size] for at in range(len(word)) for size in range(2, _LONGEST_WORD + 1)}
     parts |= {part.translate(_LATIN) for part in parts}
-    best, worst, whole = 0, 0, {"".join(words)}
+    best, worst, joined = 0, 0, "".join(words)
+    whole = {joined}
     for each, points, pattern, is_whole in _weights():
         if each == role and points > best and any(map(pattern.fullmatch, whole if is_whole else parts)):
             best = points
         elif each == role and points < 0 and any(map(pattern.match, parts)):
             worst = min(worst, points)
-    return max(best + worst, _HEADERS.get((role, *whole), best + worst))
+    return max(best + worst, _HEADERS.get((role, joined), best + worst))
 
 
 @cache

@@ -185,7 +185,9 @@ def _of_archive(
         if len(files) != 1:
             return None
         if files[0].file_size > _MOST_BYTES:
-            raise OSError(f"{files[0].filename!r} in it has more than {_MOST_BYTES:,} bytes; decompress it first")
+            raise OSError(
+                f"{files[0].filename!r} in it has more than {_MOST_BYTES:,} bytes; decompress it first"
+            )
         copy = Path(folder) / Path(files[0].filename).name
         copy.write_bytes(archive.read(files[0]))
         return _from_file(connection, copy, argument, encoding, said)
@@ -704,7 +706,9 @@ def _note_in(cells: Sequence[str | None]) -> str | None:
 
 def _without_index(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
     """Leave out columns without a name that number the rows or have no value, and copies of another column."""
-    copies = [name for name in source.columns if name.rpartition(".")[0] in source.columns and name[-1].isdigit()]
+    copies = [
+        name for name in source.columns if name.rpartition(".")[0] in source.columns and name[-1].isdigit()
+    ]
     apart = "bool_and({} IS NOT DISTINCT FROM {})".format
     equal = [apart(source.text(name), source.text(name.rpartition(".")[0])) for name in copies] or ["NULL"]
     cells = connection.execute(f"SELECT {', '.join(equal)} FROM {source.relation}").fetchall()[0]

@@ -177,9 +177,28 @@ def _values(
         return [whole, *best], others
     rivals = best if total is None else []
     rivals = rivals or ([] if weak or best else others)
+    if len(rivals) > 1 and (whole := _paid_and_due(table, rivals[:2])):
+        return [whole, *best], others
     if len(rivals) > 1:
         check_equal(table, "value", rivals)
     return best, others
+
+
+def _paid_and_due(table: OwnTable, rivals: Sequence[str]) -> str | None:
+    """Return the one of two amounts that is the other one and a third column in every row, such as what is due."""
+    with suppress(errors.InvalidRequest):
+        for whole, part in permutations(rivals):
+            for rest in table.amounts.money.sample:
+                total, *parts = (
+                    table.amounts.number("value", name, is_count=False) for name in (whole, part, rest)
+                )
+                apart = f"abs({total} - {parts[0]} - {parts[1]})"
+                are_parts = " AND ".join(f"count(DISTINCT {each}) > 1" for each in parts)
+                if rest not in rivals and table.scalar(
+                    f"coalesce(max({apart}) < {_CENT} AND {are_parts}, false)"
+                ):
+                    return whole
+    return None
 
 
 def _total(table: OwnTable, named: Sequence[str], *, is_named: bool) -> str | None:

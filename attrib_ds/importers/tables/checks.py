@@ -276,7 +276,8 @@ def once_each(table: OwnTable, events: pa.Table) -> tuple[pa.Table, bool]:
     products = [
         each.name
         for each in others
-        if each.name not in prices and not table.counted.get(each.name)
+        if each.name not in prices
+        and not table.counted.get(each.name)
         and not any(map(each.holds, ("instant", "flag", "currency")))
     ]
     words = "".join(f", {table.word(name)} AS {quoted(f'of {name}')}" for name in (*prices, *products))

@@ -69,7 +69,11 @@ def read_conversions(
     if has_own and value is None:
         checks.warn_of_amounts(table)
     unit = take_values(table, named, value, asked.currency, may_be_minor=has_own)
-    if by_content and not counted_rows.kind and (count := table.scalar(f"count(*) FILTER ({table.given_back})")):
+    if (
+        by_content
+        and not counted_rows.kind
+        and (count := table.scalar(f"count(*) FILTER ({table.given_back})"))
+    ):
         table.say(f"{count:,} refunded in whole left out")
         where = f"({where}) AND NOT {table.given_back}"
     if counted_rows.kind:

@@ -48,9 +48,7 @@ def find_node(
     return found
 
 
-def _named_node(
-    table: OwnTable, named: Mapping[str, Named], *, required: bool, called: str
-) -> list[str]:
+def _named_node(table: OwnTable, named: Mapping[str, Named], *, required: bool, called: str) -> list[str]:
     given = named.get("node")
     if given is not None:
         table.levels.clear()
@@ -397,10 +395,13 @@ def _is_other_source(values: evidence.Column) -> bool:
 
 def take_views(table: OwnTable, page: str, referrer: str | None) -> None:
     """Select what of page views tells where their visit came from."""
+    of_campaigns = [name for name in table.source.columns if "utm" in evidence.words_of(name)]
     words = {
         level: table.word(column)
         for level, names in LEVEL_NAMES.items()
-        for column in list(filter(table.is_filled, table.with_names(names)))[:1]
+        for column in list(
+            filter(table.is_filled, [*table.with_names(names), *evidence.of_level(level, of_campaigns)])
+        )[:1]
     }
     clicks = {name: table.word(column) for name in CLICK_IDS for column in table.with_names([name])}
     address, hosts = table.word(page), [table.word(each.name) for each in table.unused() if _is_host(each)]

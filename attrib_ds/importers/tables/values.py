@@ -327,13 +327,12 @@ def _by_place(table: OwnTable, amount: str) -> str | None:
         return None
     orders = {each.order for each in table.instants.read.values()} - {None}
     beside = table.instants.beside
-    countries = table.instants.countries or (beside.countries if beside else ())
+    countries = {*table.instants.countries} or {*(beside.countries if beside else ())}
     shown = f"the country is {', '.join(countries)}"
     if marks == ["$"] and orders == {"mdy"}:
         countries, shown = {"US"}, "dates begin with the month"
-    found = {currency_of(country, marks[0].lower().rstrip(".")) for country in countries} - {None}
-    if len(found) != 1:
+    codes = [currency_of(country, marks[0].lower().rstrip(".")) for country in countries]
+    if len(codes) != 1 or codes[0] is None:
         return None
-    ((code,),) = [found]
-    table.say(f"amounts in {marks[0]} are read as {code}, as {shown}")
-    return sources.literal(code)
+    table.say(f"amounts in {marks[0]} are read as {codes[0]}, as {shown}")
+    return sources.literal(codes[0])
