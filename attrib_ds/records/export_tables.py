@@ -497,7 +497,8 @@ def open_requests(
     listed = ", ".join(f"{sql} AS {name}" for name, sql in given.items())
     connection.execute(
         f"CREATE TABLE requests AS SELECT {quoted(ROW)} AS row, "
-        f"CAST({parts['date']} AS VARCHAR) AS line, {listed} FROM {source.relation} WHERE {parts['address']} IS NOT NULL"
+        f"CAST({parts['date']} AS VARCHAR) AS line, {listed} FROM {source.relation} "
+        f"WHERE {parts['address']} IS NOT NULL"
     )
     log, place = AccessLog(Path(), site=site), source.relation.rpartition(".")[0]
     return _page_views(connection, place, log, "is not an instant", secret=secret, with_people=True)[0]

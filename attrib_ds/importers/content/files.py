@@ -128,9 +128,9 @@ def _from_file(
         form = ".xlsx"
     if form == ".xlsx":
         return _of_frame(connection, written_files.read_sheet(path, argument=argument), argument, said)
-    if start.startswith(b"PK\x03\x04") and form is None:
-        if (source := _of_archive(connection, path, argument, encoding, said)) is not None:
-            return source
+    is_archive = start.startswith(b"PK\x03\x04") and form is None
+    if is_archive and (source := _of_archive(connection, path, argument, encoding, said)) is not None:
+        return source
     if form is not None or start.startswith((b"PK\x03\x04", b"%PDF", b"\xd0\xcf\x11\xe0")):
         return sources.open_source(connection, path, argument=argument, form=form)
     if start.startswith(b"SQLite format 3\0"):
@@ -705,7 +705,7 @@ def _note_in(cells: Sequence[str | None]) -> str | None:
 
 
 def _without_index(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
-    """Leave out columns without a name that number the rows or have no value, and copies of another column."""
+    """Leave out columns without a name that number the rows or have no value, and copies of others."""
     copies = [
         name for name in source.columns if name.rpartition(".")[0] in source.columns and name[-1].isdigit()
     ]

@@ -91,7 +91,7 @@ def _ids(table: OwnTable, named: Sequence[str]) -> list[str]:
 
 
 def _is_whole(table: OwnTable, whole: str, line: str) -> bool:
-    """Return whether a column has ids of orders beside one of their lines: fewer ids, and a part of the name."""
+    """Return whether a column has ids of orders beside one of their lines: fewer, and a part of its name."""
     names = {*evidence.words_of(whole)} < {*evidence.words_of(line)}
     names = names or (evidence.EASTERN.search(whole) is not None and whole in line)
     return names and 1 < table.profile[whole].distinct < table.profile[line].distinct
@@ -185,7 +185,7 @@ def _values(
 
 
 def _paid_and_due(table: OwnTable, rivals: Sequence[str]) -> str | None:
-    """Return the one of two amounts that is the other one and a third column in every row, such as what is due."""
+    """Return the one of two amounts that is the other one and a third column in every row."""
     with suppress(errors.InvalidRequest):
         for whole, part in permutations(rivals):
             for rest in table.amounts.money.sample:
