@@ -139,8 +139,8 @@ def test_dates_whose_order_is_clear_are_read(written, expected):
 
 
 _NO_DATES = ["Feb 1, 25", "2025/02/30", "2025/02/01 15:04 PM", "Feb 2025", "2025/02"]
-#: 14 March 2025 in the calendars of Iran, Taiwan and Thailand.
-_OTHER_YEARS = ["1403/12/24", "1403-12-24T10:22:00Z", "0114-03-14", "14 March 2568"]
+#: 14 March 2025 in the calendar of Iran, and in that of Taiwan as nobody writes it.
+_OTHER_YEARS = ["1403/12/24", "1403-12-24T10:22:00Z", "0114-03-14"]
 
 
 @pytest.mark.parametrize("written", [*_NO_DATES, *_OTHER_YEARS])

@@ -16,7 +16,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
-from zipfile import ZipFile
+from zipfile import ZipFile, is_zipfile
 
 import duckdb
 import msgspec
@@ -180,6 +180,8 @@ def _of_archive(
     connection: duckdb.DuckDBPyConnection, path: Path, argument: str, encoding: str | None, said: list[str]
 ) -> Source | None:
     """Read the only file in a ZIP archive; None if it has several."""
+    if not is_zipfile(path):
+        return None
     with ZipFile(path) as archive, TemporaryDirectory() as folder:
         files = [each for each in archive.infolist() if not each.is_dir() and "__MACOSX" not in each.filename]
         if len(files) != 1:
@@ -707,11 +709,12 @@ def _note_in(cells: Sequence[str | None]) -> str | None:
 def _without_index(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
     """Leave out columns without a name that number the rows or have no value, and copies of others."""
     copies = [
-        name for name in source.columns if name.rpartition(".")[0] in source.columns and name[-1].isdigit()
+        name for name in source.columns if name.rpartition(".")[0] in source.columns and name[-1:].isdigit()
     ]
     apart = "bool_and({} IS NOT DISTINCT FROM {})".format
-    equal = [apart(source.text(name), source.text(name.rpartition(".")[0])) for name in copies] or ["NULL"]
-    cells = connection.execute(f"SELECT {', '.join(equal)} FROM {source.relation}").fetchall()[0]
+    equal = [apart(source.text(name), source.text(name.rpartition(".")[0])) for name in copies]
+    query = f"SELECT {', '.join([*equal, 'count(*)'])} FROM {source.relation}"
+    cells = connection.execute(query).fetchall()[0]
     gone = [name for name, is_copy in zip(copies, cells, strict=False) if is_copy]
     for name in source.columns:
         if name.startswith("Unnamed: "):
