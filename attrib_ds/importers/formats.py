@@ -184,7 +184,7 @@ def with_requests(connection: duckdb.DuckDBPyConnection, source: Source) -> Sour
     words = {name: source.word(name) for name in source.columns}
     agents = ", ".join(f"bool_or(regexp_full_match({word}, '{_AGENT}'))" for word in words.values())
     query = f"SELECT {agents} FROM (FROM {source.relation} LIMIT {_FIRST_ROWS})"
-    if not any(connection.execute(query).fetchall()[0]):
+    if not words or not any(connection.execute(query).fetchall()[0]):
         return source
     held = {each.name: each for each in evidence.profiled(connection, source).values() if each.filled}
 

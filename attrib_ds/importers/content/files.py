@@ -713,8 +713,8 @@ def _without_index(connection: duckdb.DuckDBPyConnection, source: Source) -> Sou
     ]
     apart = "bool_and({} IS NOT DISTINCT FROM {})".format
     equal = [apart(source.text(name), source.text(name.rpartition(".")[0])) for name in copies]
-    query = f"SELECT {', '.join([*equal, 'count(*)'])} FROM {source.relation}"
-    cells = connection.execute(query).fetchall()[0]
+    query = f"SELECT {', '.join(equal)} FROM {source.relation}"
+    cells = connection.execute(query).fetchall()[0] if copies else ()
     gone = [name for name, is_copy in zip(copies, cells, strict=False) if is_copy]
     for name in source.columns:
         if name.startswith("Unnamed: "):

@@ -105,14 +105,11 @@ def left_over(table: OwnTable) -> str | None:
 
 
 def _events_of_mails(table: OwnTable) -> list[str]:
-    """Return the columns of what happened to mails: several words, all of them such as opened."""
+    """Return the columns of what happened to mails, such as opened beside clicked."""
     read = rows.Rows(table.connection, table.source, ())
     words = {name: read.few_words(name) for name in table.source.columns}
-    return [
-        name
-        for name, found in words.items()
-        if len(found) > 1 and all(rows.class_of("mail", each) for each in found)
-    ]
+    classes = {name: [rows.class_of("mail", each) for each in found] for name, found in words.items()}
+    return [name for name, found in classes.items() if all(found) and found.count("seen") > 1]
 
 
 def _is_of_people(table: OwnTable, column: str) -> bool:
