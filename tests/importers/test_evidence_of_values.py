@@ -41,9 +41,10 @@ def test_the_address_of_a_host_in_every_row_is_not_the_person():
     """A calendar lists its own user beside the one who was invited."""
     booked = orders(total=[10.5] * 5).rename(columns={"email": "Invitee Email"})
     booked.insert(0, "User Email", "host@x.example")
-    journeys = read_files(VISITS, booked)
-    assert journeys.columns["conversions"]["user"] == "Invitee Email"
-    assert journeys.events["userId"].nunique() == 5
+    for files in ((VISITS, booked), (booked.assign(utm_source="google", utm_medium="cpc"),)):
+        journeys = read_files(*files)
+        assert journeys.columns["conversions"]["user"] == "Invitee Email"
+        assert journeys.events["userId"].nunique() == 5
 
 
 def test_a_node_that_is_the_same_in_all_rows_gives_way_to_publishers_and_answers():
