@@ -413,6 +413,9 @@ def _table(rows: Sequence[Sequence[str]], nulls: Sequence[str] = _NULLS) -> pa.T
     start = next((at for at, row in enumerate(rows) if len(list(filter(None, row))) > 1), None)
     if start is None:
         return None
+    if rows[start][:27] == ["", *string.ascii_uppercase][: len(rows[start])]:
+        # The letters of the columns of a sheet, beside the numbers of its rows.
+        return _table([row[1:] for row in rows[start + 1 :]], nulls)
     names = [name or f"Unnamed: {at}" for at, name in enumerate(rows[start])]
     body = [row for row in rows[start + 1 :] if len(row) == len(names)]
     columns = [

@@ -45,8 +45,8 @@ _MONEY: Final = r"\D{0,4}\d[\d., ]*[.,]\d\d\D{0,4}"
 _NO_INSTANT: Final = "^(0000|0001|1[89]00-01-01|1970-01-01)"
 #: What turns a state into its opposite: a word before it, or a syllable that it begins with.
 _NOT: Final = re.compile(
-    r"\b(?:not|nicht|non|niet|no|nao|nie|ej|inte|ikke|ei|ne|nem|не|нет|ні|sin|sans|senza|sem|bez|ohne|pas|utan"
-    r"|uten|zonder) |\b(?:un|on|im|in|non|nie|ne|o|не)(?=\w)|[未不]"
+    r"\b(?:not|nicht|non|niet|no|nao|nie|ej|inte|ikke|ei|ne|nem|nu a|не|нет|ні|sin|sans|senza|sem|bez|ohne|pas"
+    r"|utan|uten|zonder|δεν|μη|לא|لم|غير|khong|chua|tidak|belum) |\b(?:un|on|im|in|non|nie|ne|o|не)(?=\w)|[未不]"
 )
 #: Words for a part of an order.
 _PARTLY: Final = re.compile(
@@ -280,7 +280,9 @@ class Rows:
             if of == "kind" and column in named and {*known} & {"refund", "void"}:
                 classes = {word: "refund" if word in credited else _event_of(word) for word in classes}
                 known = list(filter(None, classes.values()))
+            # A file of nothing but commissions has one for each sale.
             is_kind = of == "kind" and {*known} & of_money and len(known) == len(classes)
+            is_kind = is_kind and {*known} != {"fee"}
             # Without a name, words that are all statuses are those.
             is_kind = is_kind and (
                 column in named
