@@ -29,7 +29,7 @@ from attrib_ds.importers.content import rows as rows_of
 from attrib_ds.importers.reading import Asked, File, Reading, telling_readings
 from attrib_ds.importers.tables import checks
 from attrib_ds.importers.tables.conversions import occurred, read_conversions
-from attrib_ds.importers.tables.dates import find_date, take_date, take_zone
+from attrib_ds.importers.tables.dates import find_date, take_date, take_days, take_zone
 from attrib_ds.importers.tables.divided import divide
 from attrib_ds.importers.tables.nodes import (
     find_node,
@@ -397,6 +397,7 @@ def _read_touchpoints(
     take_word(table, "touch", find_column(table, "touch", named, required=False))
     take_groups(table)
     take_zone(table)
+    take_days(table, are_ends=False)
     if views is None and "node" not in named and not node:
         warn_of_unused(table)
     are_views = None if views is None else rows_of_kind(table, evidence.WORDS["view"]) or has_address(table)
@@ -469,7 +470,9 @@ def find_columns(rows: object, file: File, roles: Collection[str], reading: Read
     found = {role: columns for role, columns in found.items() if columns}
     statuses, has_sources = {}, False
     if "conversion" in roles and table.format is None:
-        statuses = rows_of.Rows(table.connection, table.source, [*chain(*found.values())]).choices()
+        read = rows_of.Rows(table.connection, table.source, [*chain(*found.values())])
+        read.are_ends = rows_of.name_ends(found.get("date", []))
+        statuses = read.choices()
         has_sources = own_sources.OwnSource(table).count > 0
     first = first[list(table.source.columns)]
     return Found(table.source.columns, found, first, table.note, statuses, has_sources)

@@ -517,6 +517,7 @@ def decimal_mark(
     place: str,
     field: str,
     is_count: bool = False,
+    is_money: bool = False,
     otherwise: Callable[[], str | None] = lambda: None,
 ) -> tuple[str, str | None]:
     """Return the decimal mark of a column of text, and the number that shows it, which decides for all.
@@ -535,6 +536,8 @@ def decimal_mark(
         Name of the argument in messages.
     is_count : bool, default False
         Whether the numbers are counts, in which a comma followed by three digits separates thousands.
+    is_money : bool, default False
+        Whether the numbers have at most two decimals, as currencies have beside their signs.
     otherwise : callable, optional
         Returns the mark if none of the numbers is clear, such as that of other columns.
 
@@ -568,6 +571,8 @@ def decimal_mark(
         return ("." if "," in rounded else ","), rounded
     if comma is None and point is None and either is not None and (other := otherwise()) is not None:
         return other, None
+    if comma is None and point is None and either is not None and is_money:
+        return ("." if "," in either else ","), either
     if comma is None and point is None and either is not None:
         raise InvalidRequest(
             f"{field}: in {place}, {either!r} may be in thousands or have three decimals; pass decimal='.' "
@@ -587,6 +592,8 @@ WHOLE: Final = frozenset([
     "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV",
     "XAF", "XOF", "XPF",
 ])  # fmt: skip
+#: Currencies with a thousand minor units.
+THOUSANDTHS: Final = frozenset(["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"])
 #: Currencies whose amounts are written without the smaller unit.
 _LARGE: Final = WHOLE | {"COP", "HUF", "IDR", "IRR", "KHR", "LAK", "LBP", "MMK", "UZS"}
 _IS_AMOUNT: Final = re.compile(
@@ -731,14 +738,15 @@ def amounts(
         return Amounts(f"TRY_CAST({word} AS DOUBLE)", None)
     mark = f"nullif(rtrim(lower(regexp_replace(cell, {literal(_NO_MARK)}, '', 'g')), '.'), '')"
     number = f"trim(regexp_replace(cell, {literal(f'[^{_NUMERIC}]+[.]?')}, '', 'g'))"
-    marks, bare, example, are_signed, has_decimals = connection.execute(
+    marks, bare, example, are_signed, has_decimals, is_one_mark = connection.execute(
         f"WITH cells AS (SELECT {word} AS cell FROM {relation}), "
         f"parts AS (SELECT cell, {mark} AS mark, {number} AS number FROM cells) "
         "SELECT list(DISTINCT mark) FILTER (mark IS NOT NULL), "
         "min(cell) FILTER (mark IS NULL AND regexp_matches(cell, '[1-9]')), "
         "min(cell) FILTER (mark IS NOT NULL), "
         r"bool_or(regexp_matches(number, '[(−–]|-\s*$|^[+-]\s')), "
-        r"bool_or(regexp_matches(number, '[.,]\d\d?$')) FROM parts"
+        r"bool_or(regexp_matches(number, '[.,]\d\d?$')), "
+        "count(DISTINCT nullif(regexp_extract(number, '[.,]'), '')) < 2 FROM parts"
     ).fetchall()[0]
     known = {each: _MARKS[each] for each in sorted(marks or []) if each in _MARKS}
     if known and not currencies:
@@ -767,6 +775,7 @@ def amounts(
         place=place,
         field=field,
         is_count=is_count,
+        is_money=is_one_mark and bare is None and bool(known) and not units & THOUSANDTHS,
         otherwise=otherwise,
     )
     sql = _of_cell(signed, f"TRY_CAST({plain('cell', written)} AS DOUBLE)")

@@ -8,10 +8,8 @@ import duckdb
 
 from attrib_ds.importers.content import evidence
 from attrib_ds.records.sources import Source
-from attrib_ds.records.written_values import WHOLE
+from attrib_ds.records.written_values import THOUSANDTHS, WHOLE
 
-#: Currencies with a thousand minor units.
-_THOUSANDTHS: Final = ("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND")
 #: Columns, at the end of their names, that services of payments have beside amounts in minor units.
 _BESIDE: Final = tuple(frozenset(evidence.WORDS[of]) for of in ("charge", "psp"))
 #: Amounts of these services: of Paddle, and of Square.
@@ -64,6 +62,6 @@ def tell(connection: duckdb.DuckDBPyConnection, source: Source, column: str, oth
 
 def divisor(currency: str) -> str:
     """Return SQL for the minor units of one unit of a currency, which is SQL too."""
-    whole, thousandths = (", ".join(f"'{code}'" for code in codes) for codes in (sorted(WHOLE), _THOUSANDTHS))
+    whole, thousandths = (", ".join(f"'{code}'" for code in codes) for codes in map(sorted, (WHOLE, THOUSANDTHS)))
     code = f"upper({currency})"
     return f"CASE WHEN {code} IN ({whole}) THEN 1 WHEN {code} IN ({thousandths}) THEN 1000 ELSE 100 END"

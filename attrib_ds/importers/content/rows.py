@@ -213,6 +213,8 @@ class Rows:
         self._words: dict[str, list[str] | None] = {}
         #: Columns of what happened to orders, which look like their statuses.
         self.events: set[str] = set()
+        #: Whether the instants of the rows are those of their end, which pending rows only expect.
+        self.are_ends = False
 
     def scalar(self, sql: str) -> Any:
         """Return an aggregate of all rows."""
@@ -296,7 +298,7 @@ class Rows:
                 2 * len(known) >= len(classes) or "undone" in known
                 if column in named
                 else 4 * len(known) >= 3 * len(classes)
-                and {*known} not in ({"pending", "undone"}, {"undone"})
+                and {*known} not in ({"pending", "undone"}, {"pending"}, {"undone"})
                 and (len(known) == len(classes) or len({*known}) > 1)
             )
             if is_kind or is_status:
@@ -414,7 +416,7 @@ class Rows:
             is_deal = _are_of_deals(classes)
             for each, name in classes.items():
                 # A deal that is neither won nor lost is open.
-                is_open = is_deal and name != "done"
+                is_open = name != "done" if is_deal else self.are_ends and name == "pending"
                 yield column, each, name, not is_open and name not in {"undone", "unpaid"}
 
     def has_deals(self) -> bool:
@@ -563,6 +565,11 @@ class Rows:
             f"SELECT *{first} FROM {relation} QUALIFY {key} IS NULL "
             f"OR ({key}, {record}) NOT IN (SELECT (id, record) FROM ({groups})) OR {is_latest}"
         )
+
+
+def name_ends(columns: Iterable[str]) -> bool:
+    """Return whether columns of instants have those of the end of rows, such as the closing date of deals."""
+    return any(evidence.weight("closed", name) > 0 for name in columns)
 
 
 def _is_refund(word: str) -> bool:

@@ -172,6 +172,7 @@ def count_rows(
     refunds = refund_columns(table)
     used = [value or "", *(str(table.columns.get(role)) for role in ("conversion", "user", "device"))]
     read = rows.Rows(table.connection, table.source, used)
+    read.are_ends = rows.name_ends(columns.names_of(table.columns["date"]))
     total = table.source.rows
     if identity is not None and value is not None:
         read.find_events(identity, value)

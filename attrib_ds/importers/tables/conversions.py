@@ -47,7 +47,7 @@ def read_conversions(
     take_date(table, find_date(table, named, called=called))
     if has_own:
         take_zone(table)
-        take_days(table)
+        take_days(table, are_ends=True)
     identity = None
     if has_own or is_among or "conversion" in named or table.format is not None:
         identity = find_column(table, "conversion", named, required=False)

@@ -201,20 +201,29 @@ def take_zone(table: OwnTable) -> None:
     table.say(f"times in the zones of {zones[0]}")
 
 
-def take_days(table: OwnTable) -> None:
-    """Select whether each instant is a day without a time, as those of a column of midnights are."""
+def take_days(table: OwnTable, *, are_ends: bool) -> None:
+    """Select which instants are days without a time, as those of a column of midnights are.
+
+    If the user gives a zone, days are days there. Conversions stand at their ends, touchpoints at their starts.
+    """
     given = table.columns["date"]
     day, *clocks = names_of(given)
     kind, word = table.types[day], f"lower({table.word(day)})"
     is_text = kind == "VARCHAR"
     may_be = is_text or re.fullmatch(r"DATE|TIMESTAMP(_\w+)?", kind) is not None
     has_offset = f"regexp_matches({word}, '{OFFSET}')" if is_text else "false"
-    if may_be and table.instants.are_days(table.select["date"], unless=has_offset):
+    are_days = may_be and table.instants.are_days(table.select["date"], unless=has_offset)
+    is_written = day not in table.instants.read or table.instants.read[day].is_written
+    if are_days and is_written and not clocks and table.instants.timezone:
+        end = " + INTERVAL 1 DAY" if are_ends else ""
+        at = written_values.in_zone(table.instants.timezone, table.select["date"] + end)
+        table.select["date"] = at + (" - INTERVAL 1 MICROSECOND" if are_ends else "")
+    elif are_days and are_ends:
         table.select["is_day"] = "true"
-        return
-    written = f"NOT regexp_matches({word}, '{_CLOCK_OR_COUNT}')" if is_text else str(kind == "DATE").lower()
-    without_clock = [f"{table.word(column)} IS NULL" for column in clocks]
-    table.select["is_day"] = " AND ".join([written, *without_clock])
+    elif are_ends:
+        written = f"NOT regexp_matches({word}, '{_CLOCK_OR_COUNT}')" if is_text else str(kind == "DATE").lower()
+        without_clock = [f"{table.word(column)} IS NULL" for column in clocks]
+        table.select["is_day"] = " AND ".join([written, *without_clock])
 
 
 def instant_of_changes(table: OwnTable) -> str:

@@ -36,6 +36,8 @@ class Instants:
         How each column that was asked for is written.
     beside : Instants or None
         Those of the other file, which may show what this one leaves open.
+    timezone : str
+        The offset or zone that the user gives; empty if none.
     shared : dict of str to str
         What is to be said of names of zones that several places share, by column.
     """
@@ -43,7 +45,7 @@ class Instants:
     def __init__(self, table: Table, amounts: Amounts) -> None:
         self.table = table
         self.amounts = amounts
-        self._timezone = (
+        self.timezone = (
             written_values.zones_of(table.formats.timezone)[0].place if table.formats.timezone else ""
         )
         self._places: dict[str, str] = {}
@@ -96,14 +98,14 @@ class Instants:
             found = _ZONE_IN_NAME.search(column)
             name = "" if found is None else next(filter(None, found.groups()))
             zones = map(written_values.zones_of, (name, re.split("[, ]", name)[0]))
-            self._places[column] = self._timezone or self.place(column, name, next(filter(None, zones), []))
+            self._places[column] = self.timezone or self.place(column, name, next(filter(None, zones), []))
         return self._places[column]
 
     def place(self, column: str, name: str, zones: Sequence[written_values.Zone]) -> str:
         """Return the one of the zones of a name that something in the table speaks for; empty if none."""
         beside = self.beside._evidence if self.beside else frozenset()
         for shows in (self._evidence, beside):
-            found = [zone for zone in zones if zone.place == self._timezone or zone.evidence & shows]
+            found = [zone for zone in zones if zone.place == self.timezone or zone.evidence & shows]
             if found:
                 break
         found = found or [zone for zone in zones if zone.holds]
