@@ -8,7 +8,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice, pairwise
+from itertools import chain, dropwhile, groupby, islice
 from pathlib import Path
 from typing import IO, Any, Final
 from uuid import uuid4
@@ -41,6 +41,8 @@ _CONTENTS: Final = (
 _BOOKS: Final = (".xlsx", ".xls")
 #: Maximum number of lines of titles and comments above a header.
 _LINES_ABOVE: Final = 40
+#: How many times more cells another table has than one that sums up a report.
+_FAR_SMALLER: Final = 4
 #: Content of this size is read however small the compressed file is, larger content up to this multiple.
 SMALL_CONTENT: Final = 256 * 2**20
 MOST_FOLD: Final = 200
@@ -290,12 +292,17 @@ def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str, i
         names = next(csv.reader(chain(start[above:], file), delimiter=delimiter), [])
     is_title = _is_title(names)
     if is_title or start[above].startswith("#"):
-        tables = {mark: _below_title(start[above:], mark) for mark in DELIMITERS}
+        tables = {mark: _likely_table(start[above:], mark) for mark in DELIMITERS}
         widest = max(tables, key=lambda mark: len(tables[mark][0]) * tables[mark][2])
         below, skipped, _ = tables[widest]
         # The header itself may begin with a number sign.
         if below and (is_title or len(below) != len(names)):
             names, delimiter, above = below, widest, above + skipped
+    elif not any(line.count('"') % 2 for line in start):
+        # A short table, or pairs of a name and a value, may stand above a blank line or a title.
+        below, skipped, _ = _likely_table(start[above:], delimiter)
+        if skipped and _is_title(next(csv.reader([start[above + skipped - 1]], delimiter=delimiter), [])):
+            names, above = below, above + skipped
     if any("\ufffd" in name for name in names):
         raise InvalidRequest(f"{argument}: the header of {path.name!r} is not {encoding.upper()} text")
     return names, delimiter, above
@@ -335,15 +342,22 @@ def _is_title(cells: Sequence[str]) -> bool:
     return len(list(filter(str.strip, cells))) < max(2, len(cells) / 2)
 
 
-def _below_title(lines: Sequence[str], delimiter: str) -> tuple[list[str], int, int]:
-    """Return the first record of several cells like the next one, the lines above, and how many are alike."""
+def _likely_table(lines: Sequence[str], delimiter: str) -> tuple[list[str], int, int]:
+    """Return the header of the first table that is not far smaller than another, the lines above, its rows.
+
+    A table is records of several cells, as many in each.
+    """
     records = [
         (number, next(csv.reader([line], delimiter=delimiter)))
         for number, line in enumerate(lines)
         if line.strip() and line[0] != "#"
     ]
-    for (number, names), (_, following) in pairwise(records):
-        if len(names) == len(following) and not _is_title(names):
+    groups = (group for _, group in groupby(records, key=lambda record: len(record[1])))
+    tables = [[*dropwhile(lambda record: _is_title(record[1]), group)] for group in groups]
+    sizes = [len(table) * len(table[0][1]) if len(table) > 1 else 0 for table in tables]
+    for table, size in zip(tables, sizes, strict=True):
+        if size and _FAR_SMALLER * size >= max(sizes):
+            (number, names), *_ = table
             return names, number, [len(cells) for _, cells in records].count(len(names))
     return [], 0, 0
 

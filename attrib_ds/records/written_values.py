@@ -592,8 +592,8 @@ WHOLE: Final = frozenset([
     "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV",
     "XAF", "XOF", "XPF",
 ])  # fmt: skip
-#: Currencies with a thousand minor units.
-THOUSANDTHS: Final = frozenset(["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"])
+#: Currencies with a thousand minor units, and names that they share with others.
+THOUSANDTHS: Final = frozenset(["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND", "dinar", "rial"])
 #: Currencies whose amounts are written without the smaller unit.
 _LARGE: Final = WHOLE | {"COP", "HUF", "IDR", "IRR", "KHR", "LAK", "LBP", "MMK", "UZS"}
 _IS_AMOUNT: Final = re.compile(
@@ -775,7 +775,7 @@ def amounts(
         place=place,
         field=field,
         is_count=is_count,
-        is_money=is_one_mark and bare is None and bool(known) and not units & THOUSANDTHS,
+        is_money=is_one_mark and bare is None and bool(known) and not {*known, *units} & THOUSANDTHS,
         otherwise=otherwise,
     )
     sql = _of_cell(signed, f"TRY_CAST({plain('cell', written)} AS DOUBLE)")

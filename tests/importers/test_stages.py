@@ -136,3 +136,43 @@ def test_digits_of_other_scripts_are_numbers(read):
 def test_times_of_east_asia(read, written, expected):
     text = f"order_id,created,email,total\nA1,{written},ann@x.example,120.50\n"
     assert read(text) == {"A1": (expected, 120.5)}
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        *(
+            (each, "unpaid")
+            for each in ("Nicht erschienen", "No asistió", "Δεν προσήλθε", "לא הגיע", "Không đến")
+        ),
+        *((each, "undone") for each in ("No-show", "爽约", "Gelmedi", "ไม่มา", "Mødte ikke", "Krediterad")),
+        *((each, "done") for each in ("Attended", "Uzavřeno", "נסגרה", "Suljettu")),
+        ("Present", None),
+    ],
+)
+def test_people_who_did_not_come_credits_and_what_is_closed(word, name):
+    assert class_of("status", word) == name
+
+
+def test_pending_rows_of_a_closing_date_are_open(read):
+    rows_of = "1,נסגרה,150.50,ann@x.example,{0}\n2,בטיפול,90.25,bob@x.example,{0}\n".format(
+        "2025-09-03 08:15"
+    )
+    read_with = "ID,סטטוס,סכום,Email,{}\n{}".format
+    assert read(read_with("תאריך סגירה", rows_of)) == {"1": ("03 Sep 08:15", 150.5)}
+    assert read(read_with("תאריך", rows_of)).keys() == {"1", "2"}
+
+
+def test_names_that_all_look_pending_are_no_statuses(read):
+    """Deals called new business beside a status of their own."""
+    lines = "1,New roof,Won,150.50,ann@x.example,2025-09-03\n2,New door,Lost,90.25,bob@x.example,2025-09-03\n"
+    assert read(f"ID,Deal,Stage,Amount,Email,Close date\n{lines}").keys() == {"1"}
+
+
+def test_a_file_of_commissions_has_one_for_each_sale(read):
+    header, line = "id,type,amount,email,date", "{},{},{}.5,ann@x.example,2025-09-03 08:15"
+    kinds = ("Commission group transaction", "Commission group transaction")
+    text = "\n".join([header, *(line.format(at, kind, at) for at, kind in enumerate(kinds))])
+    assert read(text).keys() == {"0", "1"}
+    # Beside sales it is a fee.
+    assert read(text.replace("0,Commission group transaction", "0,Sale")).keys() == {"0"}

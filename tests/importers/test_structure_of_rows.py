@@ -208,6 +208,39 @@ def test_numbers_without_decimals_show_that_others_have_thousands(read):
         read(table("order_id,email,date,total", f'{ORDERS[0]},"2,401"', f"{ORDERS[1]},800"))
 
 
+@pytest.mark.parametrize(("sign", "mark"), [("₪", ","), ("€", "."), ("$", ",")])
+def test_amounts_with_a_sign_have_no_three_decimals(read, sign, mark):
+    def written(sign, *amounts):
+        rows = [f'{order},"{sign}{amount}"' for order, amount in zip(ORDERS, amounts, strict=False)]
+        return table("order_id,email,date,total", *rows)
+
+    amounts = (f"24{mark}501", f"6{mark}250")
+    assert read(written(sign, *amounts))[0] == {"7": 24501.0, "8": 6250.0}
+    # Dinars have a thousand fils.
+    for unclear in (("BHD ", *amounts), ("dinar ", *amounts), (sign, "24.501", "6,250")):
+        with pytest.raises(InvalidRequest, match="may be in thousands or have three decimals"):
+            read(written(*unclear))
+
+
+def test_the_table_of_a_report_stands_below_a_short_one(read):
+    orders = [f"{at},ann@x.example,2025-09-14,{at}.5" for at in range(7, 15)]
+    rows = table("order_id,email,date,total", *orders)
+    expected = {str(at): at + 0.5 for at in range(7, 15)}
+    summary = "Topic,Id,Registered\nSpring,824,3\n"
+    for above in (f"Report\n{summary}Details\n", f"{summary}\n", "Account,123\nHolder,Ann\n\n"):
+        assert read(above + rows)[0] == expected
+    # A cell too many in one row, and a short table below, change nothing.
+    longer = rows.replace("\n8,", "\n8,8,")
+    assert read(f"{longer}\n\nTotal,rows\n8.0,4\n")[0].keys() == {*expected} - {"8"}
+
+
+def test_a_sheet_saved_as_a_page_has_letters_above_and_numbers_beside(read):
+    header, *rows = table("order_id,email,date,total", *(f"{order},9.5" for order in ORDERS)).split("\n")
+    lines = [",A,B,C,D", f"1,{header}", *(f"{at},{row}" for at, row in enumerate(rows, start=2))]
+    cells = "".join(f"<tr><th>{'</td><td>'.join(line.split(','))}</td></tr>" for line in lines)
+    assert read(f"<table>{cells}</table>")[0] == {"7": 9.5, "8": 9.5, "9": 9.5}
+
+
 def test_dollars_beside_dates_that_begin_with_the_month_are_american(read):
     rows = ('7,ann@x.example,9/28/2025,"$1,200.00"', "8,bob@x.example,9/3/2025,$80.50")
     _, journeys = read(table("order_id,email,date,total", *rows))

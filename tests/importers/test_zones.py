@@ -119,6 +119,18 @@ def test_days_counts_and_times_with_an_offset_keep_theirs(read, name, times, exp
     assert read(name, times) == expected
 
 
+def test_days_are_those_of_the_zone_that_the_user_gives(write):
+    """An order of a day in Chicago counts at its end there, so a visit of that evening comes before it."""
+    orders = "order_id,day,email,amount\n1,2025-07-01,ann@x.example,9.5\n2,2025-12-01,ann@x.example,9.5\n"
+    seen = "email,day,channel\nann@x.example,2025-06-30,Search\n"
+    journeys = read_files(write("v.csv", seen), write("o.csv", orders), timezone="America/Chicago")
+    assert [f"{at:%m-%d %H:%M}" for at in sorted(journeys.events["eventDate"])] == [
+        "07-02 04:59",
+        "12-02 05:59",
+    ]
+    assert [f"{at:%m-%d %H:%M}" for at in journeys.interactions["startDate"]] == ["06-30 05:00"]
+
+
 def test_an_unknown_word_behind_a_time_is_no_zone(read):
     with pytest.raises(InvalidRequest, match="is not a date"):
         read("created", [f"{at} (QQQQ)" for at in LOCAL])

@@ -62,6 +62,8 @@ def tell(connection: duckdb.DuckDBPyConnection, source: Source, column: str, oth
 
 def divisor(currency: str) -> str:
     """Return SQL for the minor units of one unit of a currency, which is SQL too."""
-    whole, thousandths = (", ".join(f"'{code}'" for code in codes) for codes in map(sorted, (WHOLE, THOUSANDTHS)))
+    whole, thousandths = (
+        ", ".join(f"'{code}'" for code in codes) for codes in map(sorted, (WHOLE, THOUSANDTHS))
+    )
     code = f"upper({currency})"
     return f"CASE WHEN {code} IN ({whole}) THEN 1 WHEN {code} IN ({thousandths}) THEN 1000 ELSE 100 END"

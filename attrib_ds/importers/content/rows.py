@@ -45,8 +45,9 @@ _MONEY: Final = r"\D{0,4}\d[\d., ]*[.,]\d\d\D{0,4}"
 _NO_INSTANT: Final = "^(0000|0001|1[89]00-01-01|1970-01-01)"
 #: What turns a state into its opposite: a word before it, or a syllable that it begins with.
 _NOT: Final = re.compile(
-    r"\b(?:not|nicht|non|niet|no|nao|nie|ej|inte|ikke|ei|ne|nem|nu a|не|нет|ні|sin|sans|senza|sem|bez|ohne|pas"
-    r"|utan|uten|zonder|δεν|μη|לא|لم|غير|khong|chua|tidak|belum) |\b(?:un|on|im|in|non|nie|ne|o|не)(?=\w)|[未不]"
+    r"\b(?:not|nicht|non|niet|no|nao|nie|ej|inte|ikke|ei|ne|nem|nu a|не|нет|ні|sin|sans|senza|sem|bez|ohne"
+    r"|pas|utan|uten|zonder|δεν|μη|לא|لم|غير|khong|chua|tidak|belum) "
+    r"|\b(?:un|on|im|in|non|nie|ne|o|не)(?=\w)|[未不]"
 )
 #: Words for a part of an order.
 _PARTLY: Final = re.compile(

@@ -204,7 +204,8 @@ def take_zone(table: OwnTable) -> None:
 def take_days(table: OwnTable, *, are_ends: bool) -> None:
     """Select which instants are days without a time, as those of a column of midnights are.
 
-    If the user gives a zone, days are days there. Conversions stand at their ends, touchpoints at their starts.
+    Days are those of the zone that the user gives: conversions count at their end, touchpoints at their
+    start.
     """
     given = table.columns["date"]
     day, *clocks = names_of(given)
@@ -221,7 +222,9 @@ def take_days(table: OwnTable, *, are_ends: bool) -> None:
     elif are_days and are_ends:
         table.select["is_day"] = "true"
     elif are_ends:
-        written = f"NOT regexp_matches({word}, '{_CLOCK_OR_COUNT}')" if is_text else str(kind == "DATE").lower()
+        written = (
+            f"NOT regexp_matches({word}, '{_CLOCK_OR_COUNT}')" if is_text else str(kind == "DATE").lower()
+        )
         without_clock = [f"{table.word(column)} IS NULL" for column in clocks]
         table.select["is_day"] = " AND ".join([written, *without_clock])
 
