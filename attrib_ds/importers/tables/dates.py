@@ -207,17 +207,19 @@ def take_days(table: OwnTable, *, are_ends: bool) -> None:
     Days are those of the zone that the user gives: conversions count at their end, touchpoints at their
     start.
     """
-    given = table.columns["date"]
-    day, *clocks = names_of(given)
+    place = table.instants.timezone
+    if not are_ends and not place:
+        return
+    day, *clocks = names_of(table.columns["date"])
     kind, word = table.types[day], f"lower({table.word(day)})"
     is_text = kind == "VARCHAR"
     may_be = is_text or re.fullmatch(r"DATE|TIMESTAMP(_\w+)?", kind) is not None
     has_offset = f"regexp_matches({word}, '{OFFSET}')" if is_text else "false"
     are_days = may_be and table.instants.are_days(table.select["date"], unless=has_offset)
     is_written = day not in table.instants.read or table.instants.read[day].is_written
-    if are_days and is_written and not clocks and table.instants.timezone:
+    if are_days and is_written and not clocks and place:
         end = " + INTERVAL 1 DAY" if are_ends else ""
-        at = written_values.in_zone(table.instants.timezone, table.select["date"] + end)
+        at = written_values.in_zone(place, f"({table.select['date']}){end}")
         table.select["date"] = at + (" - INTERVAL 1 MICROSECOND" if are_ends else "")
     elif are_days and are_ends:
         table.select["is_day"] = "true"
