@@ -299,9 +299,11 @@ def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str, i
         if below and (is_title or len(below) != len(names)):
             names, delimiter, above = below, widest, above + skipped
     elif not any(line.count('"') % 2 for line in start):
-        # A short table, or pairs of a name and a value, may stand above a blank line or a title.
+        # A short table, or pairs of a name and a value, may stand above a blank line or a title. Where only a
+        # row is too short, those below have as many cells as the header.
         below, skipped, _ = _likely_table(start[above:], delimiter)
-        if skipped and _is_title(next(csv.reader([start[above + skipped - 1]], delimiter=delimiter), [])):
+        before = next(csv.reader([start[above + skipped - 1]], delimiter=delimiter), [])
+        if skipped and len(below) != len(names) and _is_title(before):
             names, above = below, above + skipped
     if any("\ufffd" in name for name in names):
         raise InvalidRequest(f"{argument}: the header of {path.name!r} is not {encoding.upper()} text")

@@ -319,10 +319,10 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
 def _by_place(table: OwnTable, amount: str) -> str | None:
     """Return SQL of the currency of a sign that several share, by the only country of the rows, and say it.
 
-    Dates that begin with the month are American.
+    Dates that begin with the month are American. Elsewhere, dollars may be those of the United States, too.
     """
     marks = table.scalar(rf"list(DISTINCT regexp_replace({table.word(amount)}, '[-+\d\s.,''’()]', '', 'g'))")
-    marks = [mark for mark in {*marks, evidence.sign_in(amount)} if mark]
+    marks = [mark for mark in {*(marks or ()), evidence.sign_in(amount)} if mark]
     if len(marks) != 1:
         return None
     orders = {each.order for each in table.instants.read.values()} - {None}
@@ -331,6 +331,8 @@ def _by_place(table: OwnTable, amount: str) -> str | None:
     shown = f"the country is {', '.join(countries)}"
     if marks == ["$"] and orders == {"mdy"}:
         countries, shown = {"US"}, "dates begin with the month"
+    if marks == ["$"] and {*countries} != {"US"}:
+        return None
     codes = [currency_of(country, marks[0].lower().rstrip(".")) for country in countries]
     if len(codes) != 1 or codes[0] is None:
         return None
