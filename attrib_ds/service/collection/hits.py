@@ -117,8 +117,7 @@ class HitIntake(intake.TableIntake[dict[str, Any], None, dict[str, Any]]):
 
     def _prepare(self, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         # A hit sent by a server without databases of places has fewer columns.
-        columns = dict.fromkeys(tables.TABLES["pending_hits"])
-        records = [columns | record for record in entries]
+        records = [dict.fromkeys(tables.TABLES["pending_hits"]) | record for record in entries]
         with self._store.cursor() as cursor:
             rules = traffic_sources.Rules.read(cursor, self._store.catalog)
         with self._store.scratch() as connection:

@@ -108,15 +108,14 @@ def resolve_hits(
         Name of the table; that of the distinct texts has the same beginning.
     """
     texts = f"{into}_texts"
-    connection.execute(f"CREATE TEMP TABLE opened_hits AS {_opened_from(hits, rules, span)}")
-    hits = f"(SELECT * FROM {hits} UNION ALL BY NAME FROM temp.opened_hits)"
+    hits = f"(SELECT * FROM {hits} UNION ALL BY NAME FROM ({_opened_from(hits, rules, span)}))"
     # The landing page of a visitor may be lost, as when it goes on at once or the service was away. Of a page
     # that was opened from it, the referrer still has the campaign. The ids of hits of the tracking script are
     # UUIDs of version 7.
     connection.execute(
         f"""
         CREATE TEMP TABLE first_pages AS
-        WITH opened AS MATERIALIZED (
+        WITH opened AS (
             SELECT id, trackerId, serverDate, {page_of("referrer")} AS opener FROM {hits}
             WHERE {_names_campaign("referrer")} AND NOT regexp_matches(trackerId, '^(page|hit)[.]')
             AND (starts_with(trackerId, 'day.') OR id[15] = '7')
@@ -155,8 +154,7 @@ def resolve_hits(
             LEFT JOIN {view} AS captured ON hit.address = captured.address
             """
         )
-    for table in ("first_pages", "opened_hits"):
-        connection.execute(f"DROP TABLE temp.{table}")
+    connection.execute("DROP TABLE temp.first_pages")
     parts = ", ".join(f"texts.{quoted(f'pageUrl.{part}')}" for part in schema.URL_PARTS)
     whole = (
         f"(SELECT resolved.* EXCLUDE (text), left(texts.referrer, {LONGEST_URL}) AS referrer, {parts} "
