@@ -196,8 +196,7 @@ def _opened_from(hits: str, rules: Rules, span: int) -> str:
         WHERE stored.referrerType = 'campaign' AND {_names_campaign("stored.referrer")}
         AND NOT {_names_campaign(f"concat({', '.join(parts[2:])})")}
         AND stored.serverDate >= (SELECT min(serverDate) FROM {hits})
-        AND (stored.id, stored.trackerId, stored.serverDate) NOT IN
-            (SELECT (id, trackerId, serverDate) FROM {hits})
+        AND stored.id NOT IN (SELECT id FROM {hits})
     """
 
 
