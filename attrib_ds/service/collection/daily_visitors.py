@@ -14,7 +14,6 @@ from attrib_ds.attribution import calendar
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.sources import literal
-from attrib_ds.service.collection.traffic_sources import STORED_PAGE, page_of
 from attrib_ds.service.identity import identities, merging
 from attrib_ds.service.store import tables
 from attrib_ds.service.store.store import Store
@@ -337,7 +336,7 @@ def find_joining(
         row = sql_results.read_row(
             connection,
             f"""
-            WITH entry AS (SELECT serverDate, ingestedAt, {page_of("referrer")} AS page FROM {hits}
+            WITH entry AS (SELECT serverDate, ingestedAt, {_page_of("referrer")} AS page FROM {hits}
                 WHERE trackerId = $tracker ORDER BY serverDate, id LIMIT 1
             ), latest AS (
                 SELECT sessionId FROM hits, entry WHERE trackerId = $visitor
@@ -346,7 +345,7 @@ def find_joining(
             )
             SELECT any_value(sessionId), (SELECT {received("ingestedAt")} FROM entry) FROM hits
             WHERE sessionId IN (SELECT sessionId FROM latest)
-            AND (SELECT {_has_led(page_of(STORED_PAGE), "page")} FROM entry) HAVING count(*) > 0
+            AND (SELECT {_has_led(_page_of(_URL), "page")} FROM entry) HAVING count(*) > 0
             """,
             {"tracker": tracker, "visitor": visitor},
         )
@@ -365,8 +364,8 @@ def find_joining(
         WITH asked AS (SELECT * REPLACE (agreed::TIMESTAMP AS agreed)
             FROM (VALUES {values}) AS asked (sessionId, visitor, trackerId, hitId, agreed)
             QUALIFY row_number() OVER (PARTITION BY sessionId, hitId ORDER BY trackerId) = 1
-        ), views AS (SELECT sessionId, (serverDate, id) AS position, {page_of(STORED_PAGE)} AS page,
-                {page_of("referrer")} AS source
+        ), views AS (SELECT sessionId, (serverDate, id) AS position, {_page_of(_URL)} AS page,
+                {_page_of("referrer")} AS source
             FROM hits WHERE sessionId IN (SELECT sessionId FROM asked)
         ), firsts AS (SELECT sessionId, page, min(position) AS seen FROM views GROUP BY ALL
         ), followed AS (
@@ -380,6 +379,14 @@ def find_joining(
         """
     ).fetchall()
     return int(count)
+
+
+_URL: Final = """concat("pageUrl.origin", "pageUrl.pathname")"""
+
+
+def _page_of(url: str) -> str:
+    """Return SQL for a URL without what a page may tidy away."""
+    return f"rtrim(regexp_replace(coalesce({url}, ''), '[?#].*', ''), '/')"
 
 
 def _has_led(page: str, referrer: str) -> str:

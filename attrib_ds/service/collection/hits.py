@@ -128,15 +128,14 @@ class HitIntake(intake.TableIntake[dict[str, Any], None, dict[str, Any]]):
                 )
                 rows = sql_results.read_arrow(connection, f"FROM {resolved.whole}")
         positions = {row: position for position, row in enumerate(rows["row"].to_pylist())}
-        stored = [position for row, position in positions.items() if row < 0]
-        portion = _Portion(rows, stored, replace(resolved, whole="temp.taken_hits"))
+        portion = _Portion(rows, replace(resolved, whole="temp.taken_hits"))
         return [
             record | {"portion": portion, "position": positions[row]} for row, record in enumerate(records)
         ]
 
     def _write(self, connection: Connection, entries: Sequence[dict[str, Any]]) -> None:
         portion: _Portion = entries[0]["portion"]
-        rows = portion.rows.take([*(entry["position"] for entry in entries), *portion.stored])
+        rows = portion.rows.take([entry["position"] for entry in entries])
         with tables.arrow_view(connection, rows) as view:
             connection.execute(f"CREATE TEMP TABLE taken_hits AS FROM {view}")
         _collect(connection, portion, project_id=self._store.meta.project_id, ids=self._store.ids)
@@ -151,8 +150,6 @@ class _Portion(NamedTuple):
     """Hits whose texts were read together."""
 
     rows: pa.Table
-    #: Positions of those that the tables have, and whose source is another one by now.
-    stored: Sequence[int]
     resolved: traffic_sources.ResolvedHits
 
 
@@ -277,19 +274,12 @@ def beats(hit: str, stored: str) -> str:
 
 
 def _find_better(connection: Connection, hits: str) -> int:
-    """Create ``better_hits``, arrivals that count in place of the stored hit of their id; return how many.
-
-    So does the same hit after the arrival of its landing page, whose campaign it has no more.
-    """
-    is_opened = (
-        "best.trackerId = stored.trackerId AND best.serverDate = stored.serverDate "
-        "AND best.referrerType = 'internal' AND stored.referrerType = 'campaign'"
-    )
+    """Create ``better_hits``, arrivals that count in place of the stored hit of their id; return how many."""
     best = f"(SELECT * FROM {hits} QUALIFY row_number() OVER (PARTITION BY id ORDER BY {rank()}, row) = 1)"
     ((count,),) = connection.execute(
         "CREATE TEMP TABLE better_hits AS SELECT best.row, best.id, stored.sessionId, stored.isOpening, "
         "stored.trackerId = best.trackerId AS is_of_tracker "
-        f"FROM {best} AS best JOIN hits AS stored USING (id) WHERE {beats('best', 'stored')} OR ({is_opened})"
+        f"FROM {best} AS best JOIN hits AS stored USING (id) WHERE {beats('best', 'stored')}"
     ).fetchall()
     return int(count)
 
@@ -438,9 +428,14 @@ def _split_long_blocks(connection: Connection) -> None:
     connection.execute("DROP TABLE temp.long_blocks")
 
 
+#: Columns of ``hits`` that the service computes.
+_COMPUTED: Final = frozenset(
+    {"projectId", "sessionId", "referrerType", "nodeId", "isCampaign", "isOpening", "trafficFilterId"}
+    | {f"pageUrl.{part}" for part in schema.URL_PARTS}
+)
 #: Columns of hits before their texts are read; the address is not stored.
 RAW: Final = {
-    **{name: kind for name, kind in tables.TABLES["hits"].items() if name not in traffic_sources.COMPUTED},
+    **{name: kind for name, kind in tables.TABLES["hits"].items() if name not in _COMPUTED},
     **dict.fromkeys(("pageUrl", "address"), "VARCHAR"),
 }
 _OF_SESSIONS: Final = ("id", "trackerId", "serverDate", "nodeId", "isBot", "isCampaign", "referrerType")

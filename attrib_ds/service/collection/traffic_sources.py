@@ -12,6 +12,7 @@ from attrib_ds import schema, sql_results
 from attrib_ds.records.export_tables import selected_url_parts
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service import campaigns
+from attrib_ds.service.identity import identities
 from attrib_ds.service.store.settings import ProjectSettings, read_settings
 from attrib_ds.service.store.tables import arrow_view
 from attrib_ds.traffic import channel_rules
@@ -108,27 +109,27 @@ def resolve_hits(
         Name of the table; that of the distinct texts has the same beginning.
     """
     texts = f"{into}_texts"
-    hits = f"(SELECT * FROM {hits} UNION ALL BY NAME FROM ({_opened_from(hits, rules, span)}))"
-    # The landing page of a visitor may be lost, as when it goes on at once or the service was away. Of a page
-    # that was opened from it, the referrer still has the campaign. The ids of hits of the tracking script are
-    # UUIDs of version 7.
+    known = f"SELECT value FROM {rules.catalog}.identities WHERE kind = {literal(identities.TRACKER)}"
+    # The landing page of a visitor may be lost, as when it goes on at once or the service was away. If the
+    # first page that arrives was opened from it, its URL, which is the referrer, still has the campaign. The
+    # ids of hits of the tracking script are UUIDs of version 7.
+    opener = "rtrim(regexp_replace(coalesce(referrer, ''), '[?#].*', ''), '/')"
     connection.execute(
         f"""
         CREATE TEMP TABLE first_pages AS
-        WITH opened AS (
-            SELECT id, trackerId, serverDate, {page_of("referrer")} AS opener FROM {hits}
-            WHERE {_names_campaign("referrer")} AND NOT regexp_matches(trackerId, '^(page|hit)[.]')
-            AND (starts_with(trackerId, 'day.') OR id[15] = '7')
-        ), pages AS (
-            SELECT id, trackerId, serverDate, {page_of("pageUrl")} AS page FROM {hits}
-            SEMI JOIN opened USING (trackerId)
-            UNION ALL SELECT id, trackerId, serverDate, {page_of(STORED_PAGE)}
-            FROM {rules.catalog}.hits SEMI JOIN opened USING (trackerId)
-            WHERE serverDate >= (SELECT min(serverDate) - to_milliseconds({span}) FROM opened)
+        WITH firsts AS (
+            SELECT trackerId, arg_min(id, (serverDate, id)) AS id,
+                arg_min({opener}, (serverDate, id)) AS opener
+            FROM {hits} WHERE NOT regexp_matches(trackerId, '^(page|hit)[.]') GROUP BY trackerId
+            HAVING starts_with(trackerId, 'day.') OR arg_min(id, (serverDate, id))[15] = '7'
         )
-        SELECT id, trackerId FROM opened ANTI JOIN pages ON pages.trackerId = opened.trackerId
-        AND page = opener AND pages.id <> opened.id
-        AND pages.serverDate BETWEEN opened.serverDate - to_milliseconds({span}) AND opened.serverDate
+        SELECT id, trackerId
+        FROM firsts WHERE trackerId NOT IN ({known}) OR NOT starts_with(trackerId, 'day.')
+        AND (trackerId, opener) NOT IN (
+            SELECT trackerId, rtrim(concat("pageUrl.origin", "pageUrl.pathname"), '/')
+            FROM {rules.catalog}.hits WHERE trackerId IN (SELECT trackerId FROM firsts) AND serverDate >=
+                (SELECT min(serverDate) - to_milliseconds({span}) FROM {hits})
+        )
         """
     )
     # Of the tries of a hit, those of this browser alone: another one may have earlier pages.
@@ -142,12 +143,12 @@ def resolve_hits(
         connection.execute(
             f"""
             CREATE TABLE {into} AS
-            SELECT hit.* EXCLUDE (isBot, truncated, pageUrl, referrer, address, is_first, trafficFilterId),
+            SELECT hit.* EXCLUDE (isBot, truncated, pageUrl, referrer, address, is_first),
                 texts.text, texts.source, texts.referrerType, texts.isCampaign,
                 coalesce(hit.isBot, false) OR coalesce(agents.isBot, false) AS isBot,
                 coalesce(hit.truncated, false) OR texts.is_cut AS truncated,
-                coalesce(hit.trafficFilterId, {capture_sql(filters, captured="captured.filters")})
-                    AS trafficFilterId, coalesce(texts.problem, agents.problem) AS problem
+                {capture_sql(filters, captured="captured.filters")} AS trafficFilterId,
+                coalesce(texts.problem, agents.problem) AS problem
             FROM {marked} AS hit JOIN {texts} AS texts ON hit.pageUrl IS NOT DISTINCT FROM texts.pageUrl
                 AND hit.referrer IS NOT DISTINCT FROM texts.referrer AND hit.is_first = texts.is_first
             LEFT JOIN agents ON hit.userAgent = agents.ua
@@ -161,43 +162,6 @@ def resolve_hits(
         f"FROM {into} AS resolved JOIN {texts} AS texts USING (text))"
     )
     return ResolvedHits(into, whole, sources, agents)
-
-
-#: Columns of hits that the service computes.
-COMPUTED: Final = frozenset(
-    {"projectId", "sessionId", "referrerType", "nodeId", "isCampaign", "isOpening", "trafficFilterId"}
-    | {f"pageUrl.{part}" for part in schema.URL_PARTS}
-)
-
-
-#: SQL for the URL of the page of a stored hit without its parameters.
-STORED_PAGE: Final = 'concat("pageUrl.origin", "pageUrl.pathname")'
-
-
-def page_of(url: str) -> str:
-    """Return SQL for a URL without what a page may tidy away."""
-    return f"rtrim(regexp_replace(coalesce({url}, ''), '[?#].*', ''), '/')"
-
-
-def _names_campaign(url: str) -> str:
-    return f"regexp_matches({url}, {literal(f'(?i){NAMED}')})"
-
-
-def _opened_from(hits: str, rules: Rules, span: int) -> str:
-    """Return SQL for stored hits with the campaign of a landing page that arrives now; rows below zero."""
-    parts = [f'stored."pageUrl.{part}"' for part in ("origin", "pathname", "search", "hash")]
-    computed = ", ".join(quoted(name) for name in sorted(COMPUTED - {"trafficFilterId"}))
-    return f"""
-        SELECT -row_number() OVER () AS row, stored.* EXCLUDE ({computed}),
-            concat({", ".join(parts)}) AS pageUrl
-        FROM {rules.catalog}.hits AS stored SEMI JOIN {hits} AS hit
-        ON hit.trackerId = stored.trackerId AND {page_of("hit.pageUrl")} = {page_of("stored.referrer")}
-        AND hit.serverDate BETWEEN stored.serverDate - to_milliseconds({span}) AND stored.serverDate
-        WHERE stored.referrerType = 'campaign' AND {_names_campaign("stored.referrer")}
-        AND NOT {_names_campaign(f"concat({', '.join(parts[2:])})")}
-        AND stored.serverDate >= (SELECT min(serverDate) FROM {hits})
-        AND stored.id NOT IN (SELECT id FROM {hits})
-    """
 
 
 def _resolve_agents(connection: Connection, hits: str, rules: Rules, span: int) -> pa.Table:

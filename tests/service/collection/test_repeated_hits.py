@@ -147,32 +147,6 @@ def test_g247_a_try_that_does_not_count_lends_no_campaign(is_together, store):
     ]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("minutes", [5, 45])
-@pytest.mark.parametrize("tracker", [KEPT, DAY])
-def test_a_page_has_the_campaign_of_its_landing_page_only_while_that_is_lost(way, minutes, tracker):
-    """Both have one visit within half an hour. Later, the page is a visit of its own, and nobody brought it."""
-    landing, others = "/?utm_source=news&utm_medium=email", [("/c", "internal")]
-    first = record(1, tracker, page=landing)
-    second = record(2, tracker, minutes, page="/c", referrer=f"https://shop.example{landing}")
-    sources = ["news/email"] if minutes < 30 else ["news/email", "direct"]
-    for portions in (
-        [[first, second]],
-        [[first], [second]],
-        [[second], [first]],
-        [[second], [first, second]],
-    ):
-        with closing(Store.open(":memory:", "shop")) as store:
-            WAYS[way](store, *portions)
-            seen = rows(store, 'SELECT "pageUrl.pathname", referrerType FROM hits ORDER BY serverDate')
-            # Raw hits of such a load tell no referrer.
-            assert seen == [("/", "campaign"), *(others if way != "raw hits" else [("/c", "direct")])]
-            assert rows(store, "SELECT nodeId FROM interactions ORDER BY startDate") == [
-                (each,) for each in sources
-            ]
-            assert findings(store) == []
-
-
 @pytest.mark.parametrize("mode", ["anonymise", "delete"])
 @pytest.mark.parametrize("way", WAYS)
 def test_g209_a_hit_of_an_erased_person_does_not_return_under_another_id(way, mode):
