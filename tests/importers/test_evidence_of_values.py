@@ -157,6 +157,13 @@ def test_a_sign_of_several_currencies_is_that_of_the_country_of_the_rows(tmp_pat
         assert "statistics.revenue.currency" not in journeys.events
 
 
+def test_a_code_in_the_name_comes_before_the_order_of_dates():
+    frame = orders(**{"Total (CAD)": ["$10.5", "$20", "$30", "$40", "$50"], "order_date": ["03/25/2025"] * 5})
+    journeys = read_files(VISITS.assign(date="03/24/2025"), frame)
+    assert {*journeys.events["statistics.revenue.currency"]} == {"CAD"}
+    assert not any("USD" in note for note in journeys.notes)
+
+
 def test_the_other_file_tells_the_zone():
     visits = VISITS.rename(columns={"date": "Date (IST)"})
     frame = orders(total=["₹ 1,25,000.00"] * 5)

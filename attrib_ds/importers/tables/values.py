@@ -292,9 +292,10 @@ def take_currency(table: OwnTable, column: str | None, code: str | None) -> None
                     "which all amounts are in, or add a column with the currency of each row",
                     field="currency",
                 )
-            if own is None and code is None:
+            if len(of_name) == 1:
+                default = sources.literal(of_name[0])
+            elif own is None and code is None:
                 default = _by_place(table, amount)
-            default = sources.literal(of_name[0]) if len(of_name) == 1 else default
         if own or default:
             table.select["currency"] = f"coalesce({own or 'NULL'}, {default or 'NULL'})"
         return
